@@ -56,7 +56,6 @@ _TASK_NOTE = re.compile(
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- Use up to (?P<calls>\d+) calls per answer and (?P<each>\d+) per", re.MULTILINE)
 _CALLED = re.compile(r"^\[SPECIALIST_(?:RESULT|ERROR): ([\w-]{1,64})", re.MULTILINE)
-_CALLED = re.compile(r"^\[SPECIALIST_(?:RESULT|ERROR): ([\w-]{1,64})", re.MULTILINE)
 _LINE = re.compile(r"[^\n]+\n*|\n+")
 _ABOUT_ME = re.compile(r"\b(?:who|what|which|how)\b[^.?!]{0,20}\bare you\b|\bwhat can you do\b", re.IGNORECASE)
 

@@ -79,8 +79,8 @@ class EmbeddingModel(Protocol):
 class CheckStore(Protocol):
     """Stores the results of checks for other processes."""
 
-    async def embedding_check(self, name: str) -> str | None: ...
-    async def set_embedding_check(self, name: str, result: str) -> None: ...
+    async def server_value(self, name: str) -> str | None: ...
+    async def set_server_value(self, name: str, value: str) -> None: ...
 
 
 async def check_embeddings(model: EmbeddingModel) -> EmbeddingCheck | None:
@@ -173,7 +173,7 @@ class Embedder:
 
     async def load_check(self) -> None:
         """Load the result of an earlier process."""
-        result = await self._store.embedding_check(self._store_key) if self._store is not None else None
+        result = await self._store.server_value(self._store_key) if self._store is not None else None
         if result is not None:
             loaded = msgspec.json.decode(result, type=_Result)
             self.check, self.relevance = loaded.check, loaded.relevance
@@ -192,7 +192,7 @@ class Embedder:
             self.check, self.is_checked = check, True
             if self._store is not None:
                 result = msgspec.json.encode(_Result(check, self.relevance)).decode()
-                await self._store.set_embedding_check(self._store_key, result)
+                await self._store.set_server_value(self._store_key, result)
             result = "passed the check" if self.is_usable else "failed the check; using keyword search only"
             log.info("memory: embeddings of %s %s", self._model.name, result)
         return self.is_usable

@@ -185,7 +185,7 @@ class Assistant:
                 log.info("model %s: %s", entry.model.name, habit.describe())
             self._habits[key] = habit
             try:
-                await self._store.set_embedding_check(key, msgspec.json.encode(habit).decode())
+                await self._store.set_server_value(key, msgspec.json.encode(habit).decode())
             except StoreError as error:
                 log.warning("what was learned about model %s was not stored: %s", entry.model.name, error)
 
@@ -198,7 +198,7 @@ def find_mode(settings: Settings, entry: ModelEntry) -> AssistMode:
 async def read_habit(store: SQLite | None, entry: ModelEntry) -> Habit:
     """Return what is stored about a model. Without that, a small or a base model is taken for one that does not ask."""
     with suppress(StoreError, msgspec.DecodeError):
-        text = None if store is None else await store.embedding_check(_key(entry))
+        text = None if store is None else await store.server_value(_key(entry))
         if text is not None:
             return msgspec.json.decode(text, type=Habit)
     size = entry.model.parameters

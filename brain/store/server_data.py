@@ -1,4 +1,4 @@
-"""Data of the server: results of embedding checks, and specialists that blocked the event loop."""
+"""Data of the server: what it learned about models, and specialists that blocked the event loop."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ REPORT_SECONDS = 30 * 86_400_000_000
 """How long a specialist that blocked the event loop is listed, in microseconds."""
 
 
-def embedding_check(db: sqlite3.Connection, name: str) -> str | None:
-    """Return the stored result of an embedding check."""
+def server_value(db: sqlite3.Connection, name: str) -> str | None:
+    """Return the value stored under a name: the result of an embedding check, or what is known about a model."""
     row = db.execute("SELECT result FROM exam WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def set_embedding_check(db: sqlite3.Connection, name: str, result: str) -> None:
-    """Store the result of an embedding check, which other processes reuse."""
-    db.execute("INSERT OR REPLACE INTO exam (name, result) VALUES (?, ?)", (name, result))
+def set_server_value(db: sqlite3.Connection, name: str, value: str) -> None:
+    """Store a value under a name, for other processes."""
+    db.execute("INSERT OR REPLACE INTO exam (name, result) VALUES (?, ?)", (name, value))
 
 
 def add_blocked(db: sqlite3.Connection, specialist: str, place: str, now: int) -> None:

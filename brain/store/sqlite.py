@@ -398,13 +398,13 @@ class SQLite:
 
     # the server's data
 
-    async def embedding_check(self, name: str) -> str | None:
-        """Return the stored result of an embedding check."""
-        return await self._database.read(lambda db: server_data.embedding_check(db, name))
+    async def server_value(self, name: str) -> str | None:
+        """Return the value stored under a name: the result of an embedding check, or what is known about a model."""
+        return await self._database.read(lambda db: server_data.server_value(db, name))
 
-    async def set_embedding_check(self, name: str, result: str) -> None:
-        """Store the result of an embedding check, which other processes reuse."""
-        await self._database.write(lambda db: server_data.set_embedding_check(db, name, result), durable=False)
+    async def set_server_value(self, name: str, value: str) -> None:
+        """Store a value under a name, for other processes."""
+        await self._database.write(lambda db: server_data.set_server_value(db, name, value), durable=False)
 
     async def blocked(self) -> Sequence[tuple[str, datetime, int, str]]:
         """List specialists that blocked the event loop lately: name, last time, count, code location."""
