@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 import msgspec
 
-Step = Literal["watch", "assist", "examine"]
-"""What Brain does for a model: only watch, call specialists, or leave a message to it to see whether it asks now."""
 Outcome = Literal["right", "other", "none"]
 """What a model did with a message that needs a specialist: it called this one, another one, or none."""
 
@@ -61,11 +59,9 @@ class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
     examined: int = 0
 
     @property
-    def step(self) -> Step:
-        """What to do with the next sure message."""
-        if not self.assists:
-            return "watch"
-        return "examine" if self.sure + 1 >= EXAMINE_EVERY else "assist"
+    def is_examination_due(self) -> bool:
+        """Whether the next sure message is left to an assisted model, to see whether it asks now."""
+        return self.assists and self.sure + 1 >= EXAMINE_EVERY
 
     def assist(self) -> "Habit":
         """Count a sure message for which Brain called the specialist."""

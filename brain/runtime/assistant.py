@@ -22,7 +22,7 @@ from brain.models import AnyModel, ModelEntry
 from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
-from brain.settings import Settings
+from brain.settings import Settings, redact_url
 from brain.settings.models import REMOTE_KINDS
 from brain.store.sqlite import SQLite
 from brain.turn_request import TurnRequest
@@ -109,7 +109,7 @@ class Assistant:
         is_sure = mode == "auto" and params is not None and choice.lead >= SURE_LEAD and not choice.follows_up
         if not habit.assists:
             return Assistance(leads=False, name=choice.name, params=params, is_evidence=True) if is_sure else None
-        if is_sure and habit.step == "examine":
+        if is_sure and habit.is_examination_due:
             return Assistance(leads=False, name=choice.name, params=params, is_evidence=True, rescues=True)
         schema = required_schema(specialist) if params is None else None
         if params is None and schema is None:
@@ -222,7 +222,9 @@ def _has_server(entry: ModelEntry) -> bool:
 
 def _key(entry: ModelEntry) -> str:
     row = entry.row
-    return f"assist {entry.model.name if row is None else f'{row.model} {row.url}'}"
+    if row is None:
+        return f"assist {entry.model.name}"
+    return f"assist {row.model} {redact_url(row.url or '')}"
 
 
 def _outcome(exchange: Exchange, name: str) -> Outcome:

@@ -34,13 +34,13 @@ def test_three_misses_turn_assistance_on(found: list[str], assists: bool) -> Non
 
 
 def test_every_twentieth_sure_message_is_an_examination() -> None:
-    habit, steps = Habit(assists=True), []
-    for _ in range(60):
-        steps.append(habit.step)
-        habit = learn(habit, "wiki") if habit.step == "examine" else habit.assist()
-    assert [n for n, step in enumerate(steps, 1) if step == "examine"] == [20, 40, 60]
-    assert set(steps) == {"assist", "examine"}
+    habit, examined = Habit(assists=True), []
+    for n in range(1, 61):
+        if habit.is_examination_due:
+            examined.append(n)
+        habit = learn(habit, "wiki") if habit.is_examination_due else habit.assist()
+    assert examined == [20, 40, 60]
     assert (habit.assists, habit.examined) == (True, 3)
     assert learn(habit, "other").assists
     asking = learn(habit, "right")
-    assert (asking.assists, asking.step, asking.asked) == (False, "watch", 1)
+    assert (asking.assists, asking.is_examination_due, asking.asked) == (False, False, 1)
