@@ -159,9 +159,7 @@ def make_call(turn: Turn, assistance: Assistance, writer: Participant) -> Callin
             temperature=0.0,
         )
         params = _read_object(output.text(""))
-        if params is None or not turn.can_assist(assistance.name, params):
-            return None
-    if params is None:
+    if params is None or not turn.can_assist(assistance.name, params):  # automatic calls may have read private data
         return None
     call = Call(assistance.name, params=dict(params), by="assist")
     yield RunCall(writer, call)
