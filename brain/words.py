@@ -1,6 +1,7 @@
 """The words of a message in English, German, French and Spanish: content words, days and numbers.
 
-All functions take text from outside, and their time is linear in its length.
+They are returned as the user wrote them. `brain.memory.terms` folds words instead, to compare texts in any script. All
+functions take text from outside, and their time is linear in its length.
 """
 
 import re
@@ -12,11 +13,12 @@ MAX_MESSAGE = 2_000
 """Characters read of a message."""
 
 
-def _set(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text, for lists of words in code."""
     return frozenset(text.split())
 
 
-STOP_WORDS = _set(
+STOP_WORDS = word_set(
     # English
     "a an the this that these those some any each every all no not and or but so as if then than also too just only "
     "of to in on at by for from with without into onto over under about between after before until till since near "
@@ -58,7 +60,7 @@ STOP_WORDS = _set(
 )  # fmt: skip
 """Function words, and words of requests that do not name a subject."""
 
-_TIME_WORDS = _set(
+_TIME_WORDS = word_set(
     "today tonight tomorrow yesterday day days week weeks weekend weekends month months year years hour hours minute "
     "minutes morning noon afternoon evening night midnight am pm oclock next last coming past soon later date time "
     "heute morgen übermorgen gestern tag tage tagen woche wochen wochenende monat monate jahr jahre stunde stunden "
@@ -108,7 +110,7 @@ _COUNTS = {
 _COUNT = rf"(\d{{1,3}}|{'|'.join(sorted(_COUNTS, key=len, reverse=True))})"
 DATE_WORDS = _TIME_WORDS | _WEEKDAYS.keys()
 
-NAME_PARTS = _set("of the de la le du des del di da dos van von der den zu")
+NAME_PARTS = word_set("of the de la le du des del di da dos van von der den zu")
 """Words within names."""
 _WORD = re.compile(r"[^\W_]+(?:['’.\-_][^\W_]+)*")
 _ELISION = re.compile(r"\A(?:[cdjlmnst]|qu|jusqu|lorsqu)'(?=\w)", re.IGNORECASE)
@@ -167,7 +169,7 @@ def content_words(text: str, drop: Collection[str] = ()) -> list[str]:
 
 # Follow-up messages
 
-_POINTING = _set(
+_POINTING = word_set(
     "it its he him his she her hers they them their theirs there that those these this else er ihn ihm sie ihr ihre "
     "ihren dort dessen deren davon dazu daran il elle ils elles lui leur leurs y ça celui celle él ella ellos ellas su "
     "sus allí eso esa ese lo"
@@ -181,7 +183,7 @@ _PARTIAL = re.compile(
     r"|\b(?:the|der|die|das|le|la|el) (?:next|same|other|first|last|nächste|erste|gleiche|prochaine?|próxim[oa])\b",
     re.IGNORECASE,
 )
-_PLACES = _set("in at near from of for about bei aus von à de en chez sobre")
+_PLACES = word_set("in at near from of for about bei aus von à de en chez sobre")
 MAX_FOLLOW_UP = 5
 """Content words of a message that has no subject of its own."""
 
@@ -251,7 +253,7 @@ _COMING_DAYS = re.compile(
     rf"\b(?:next|coming|nächsten|kommenden|prochaine?s|próxim[oa]s)\s+{_COUNT}\s+{_UNIT_OF_DAYS}\b"
     rf"|\b{_COUNT}\s+prochaine?s\s+(jours)\b"
 )
-_PAST_WEEKDAY = _set("last letzten letzte dernier pasado past")
+_PAST_WEEKDAY = word_set("last letzten letzte dernier pasado past")
 
 
 def find_days(message: str, today: date) -> tuple[date, date] | None:

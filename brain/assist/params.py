@@ -28,6 +28,7 @@ from brain.words import (
     find_numbers,
     is_follow_up,
     split_words,
+    word_set,
 )
 
 MAX_WORDS = 12
@@ -40,27 +41,22 @@ MAX_FOUND = 20
 """Numbers, or values of an enumeration, that the rules compare."""
 log = logging.getLogger("brain")
 
-
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_SEARCHES = _set("q query search searches keyword keywords term terms topic words subject phrase")
-_QUESTIONS = _set("question prompt message objective text input request instruction content sentence")
-_AMOUNTS = _set("amount value quantity sum price money number count")
-_SOURCES = _set("from source src origin start departure base since after begin")
-_TARGETS = _set("to target dest destination end arrival until before into")
-_FROM = _set("from von aus ab de du des depuis desde since seit")
-_TO = _set("to in into as nach zu à a en vers para hacia auf towards")
-_PREPOSITIONS = _FROM | _TO | _set(
+_SEARCHES = word_set("q query search searches keyword keywords term terms topic words subject phrase")
+_QUESTIONS = word_set("question prompt message objective text input request instruction content sentence")
+_AMOUNTS = word_set("amount value quantity sum price money number count")
+_SOURCES = word_set("from source src origin start departure base since after begin")
+_TARGETS = word_set("to target dest destination end arrival until before into")
+_FROM = word_set("from von aus ab de du des depuis desde since seit")
+_TO = word_set("to in into as nach zu à a en vers para hacia auf towards")
+_PREPOSITIONS = _FROM | _TO | word_set(
     "for of about at near on called named around by with für über bei um mit namens unter chez pour sur dans sobre con "
     "por cerca"
 )  # fmt: skip
 _READING = ("list", "show", "get", "read", "search", "find", "view", "lookup", "status")
-_NEGATIONS = _set("no not without ohne kein keine sans sin pas nicht")
-_LETTERS = _set("a e i o u y")
-_LEAVING = _set("starting leaving departing start departure abfahrt départ salida")
-_DEGREES = _set("° º degrees degree grad degrés grados")
+_NEGATIONS = word_set("no not without ohne kein keine sans sin pas nicht")
+_LETTERS = word_set("a e i o u y")
+_LEAVING = word_set("starting leaving departing start departure abfahrt départ salida")
+_DEGREES = word_set("° º degrees degree grad degrés grados")
 _DATES = ("date", "date-time", "time")
 _SURE = 4.0
 """Score of a part of a message that looks like the values in the examples."""

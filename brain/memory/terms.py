@@ -6,12 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import regex
 
+from brain.words import word_set
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-STOP = _set(
+STOP = word_set(
     "a about after all also am an and any are as at be been being but by ca can could d did do does doing done for "
     "from get gets go going got had has have having he her hers here him his how i if in into is it its itself just "
     "let me might mine much must my myself now of off ok okay on one or our ours out own please shall she should so "
@@ -35,7 +32,7 @@ STOP = _set(
     "soy tengo tiene el los las unos unas del en con por para que yo mi su sus lo le se usuario usuaria"
 )
 """Function words, pronouns and negations of ten languages, mostly English."""
-COMMON = _set(
+COMMON = word_set(
     "live lives living short shorter form sentence sentences important last once wrong schreiben geschrieben uber "
     "like likes liked love loves loved hate hates prefer prefers want wants wanted need needs know knows think "
     "thinks say says said tell told make makes made use uses used give take come see look find feel call called try "
@@ -51,7 +48,7 @@ COMMON = _set(
     "next once twice zwei drei vier funf sechs sieben acht neun zehn erste zweite dritte letzte nachste"
 )
 """Words that unrelated texts often share."""
-FIRST_PERSON = _set(
+FIRST_PERSON = word_set(
     "i me my we our us mine ich mich mir mein meine meinen meiner meinem wir uns unser unsere "
     "je j moi mon ma mes nous notre nos yo mi mis nosotros nuestro nuestra io mio mia noi ik mij mijn wij ons onze "
     "我 私 僕 俺 나 저 내"
