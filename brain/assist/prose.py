@@ -22,7 +22,7 @@ _MAX_SENTENCE = 600
 """Characters after which a sentence ends, even without a sign."""
 _MAX_STOP = 32
 """Characters of the longest stop text."""
-_END = regex.compile(r"[.!?…]+[\"'”’»)\]*]*(?=\s)|[。！？]|\n")
+_END = regex.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*]*+(?=\s)|[。！？]|\n")
 _ABBREVIATION = regex.compile(r"(?:^|[\s(])(?:\p{L}|Dr|Mr|Mrs|Ms|St|No|vs|ca|approx|e\.g|i\.e|z\.B|bzw|Nr|\d{1,2})\.$")
 _COPIED = re.compile(
     r"\b(?:Information:|Question:|Answer the question|only with what the information says|Recalled from)"
