@@ -26,6 +26,7 @@ from brain.settings import Settings, redact_url
 from brain.settings.models import REMOTE_KINDS
 from brain.store.sqlite import SQLite
 from brain.turn_request import TurnRequest
+from brain.words import MAX_MESSAGE
 
 log = logging.getLogger("brain")
 
@@ -259,5 +260,5 @@ def _choose(
 
 def _context(request: TurnRequest, history: History, choice: Choice) -> AssistContext:
     now = request.now or datetime.now(UTC).astimezone(ZoneInfo(request.time_zone))
-    previous = history.exchanges[-1].message if choice.follows_up else ""
+    previous = history.exchanges[-1].message[:MAX_MESSAGE] if choice.follows_up else ""
     return AssistContext(now, request.time_zone, (*history.attachments, *request.attachments), previous)
