@@ -22,8 +22,8 @@ class Assistance(msgspec.Struct, frozen=True, omit_defaults=True):
     """What Brain does for the model in one turn.
 
     Attributes:
-        leads: Whether Brain calls the specialist, and the model reads only its result. Otherwise the model is left to
-            itself.
+        is_assisted: Whether Brain calls the specialist, and the model reads only its result. Otherwise the model is
+            left to itself.
         name: The specialist that the message needs; empty if it needs none.
         params: Parameters of the call.
         schema: JSON Schema by which the model writes the parameters, if no rule found them.
@@ -32,7 +32,7 @@ class Assistance(msgspec.Struct, frozen=True, omit_defaults=True):
         rescues: Whether Brain makes the call after an answer without one.
     """
 
-    leads: bool
+    is_assisted: bool
     name: str = ""
     params: dict[str, Any] | None = None
     schema: Mapping[str, Any] | None = None

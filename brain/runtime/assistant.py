@@ -96,7 +96,7 @@ class Assistant:
         router = router or await find_router(installed)
         by_meaning = self._score_meaning(router, query) if habit.assists else None
         choice = _choose(router, specialists, request, history, by_meaning)
-        plain = Assistance(leads=True) if habit.assists else None
+        plain = Assistance(is_assisted=True) if habit.assists else None
         if choice is None or request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
             return plain
         specialist = self._registry[choice.name].specialist
@@ -105,17 +105,17 @@ class Assistant:
         try:
             params = build_params(specialist, request.message, _context(request, history, choice))
         except Refused as refusal:
-            return Assistance(leads=True, refusal=refusal.reason) if habit.assists else None
+            return Assistance(is_assisted=True, refusal=refusal.reason) if habit.assists else None
         mode = request.assist or find_mode(self._settings, entry)
         is_sure = mode == "auto" and params is not None and choice.lead >= SURE_LEAD and not choice.follows_up
         if not habit.assists:
-            return Assistance(leads=False, name=choice.name, params=params, is_evidence=True) if is_sure else None
+            return Assistance(is_assisted=False, name=choice.name, params=params, is_evidence=True) if is_sure else None
         if is_sure and habit.is_examination_due:
-            return Assistance(leads=False, name=choice.name, params=params, is_evidence=True, rescues=True)
+            return Assistance(is_assisted=False, name=choice.name, params=params, is_evidence=True, rescues=True)
         schema = required_schema(specialist) if params is None else None
         if params is None and schema is None:
             return plain
-        return Assistance(leads=True, name=choice.name, params=params, schema=schema, is_evidence=is_sure)
+        return Assistance(is_assisted=True, name=choice.name, params=params, schema=schema, is_evidence=is_sure)
 
     async def _fit(self, specialists: tuple[Specialist[..., object], ...]) -> None:
         try:
@@ -178,7 +178,7 @@ class Assistant:
         async with self._writing:
             before = await self.read_habit(entry)
             is_private = name in self._registry and self._registry[name].specialist.is_private
-            if assistance.leads:
+            if assistance.is_assisted:
                 habit = before.assist()
             else:
                 habit = before.learn(_outcome(exchange, name), name, is_private=is_private)

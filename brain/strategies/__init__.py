@@ -22,6 +22,6 @@ STRATEGIES: Mapping[StrategyName, type[Mono | Reason | Dual | Step]] = {
 
 def find_strategy(name: StrategyName, assistance: Assistance | None = None) -> Callable[[Turn], Strategy]:
     """Return what makes the strategy of a turn."""
-    if assistance is not None and assistance.leads:
+    if assistance is not None and assistance.is_assisted:
         return Assisted
     return Examined if assistance is not None and assistance.rescues else STRATEGIES[name]

@@ -139,7 +139,7 @@ def find_possible(turn: Turn, assistance: Assistance) -> Assistance:
     """Return the assistance, without a call that may not run: it would change something or need approval."""
     if assistance.params is None or turn.can_assist(assistance.name, assistance.params):
         return assistance
-    return Assistance(leads=assistance.leads)
+    return Assistance(is_assisted=assistance.is_assisted)
 
 
 def make_call(turn: Turn, assistance: Assistance, writer: Participant) -> Calling:

@@ -243,18 +243,18 @@ TURNS: dict[str, tuple[list[Player], React, dict[str, Any]]] = {
 TOWER = "The tower has 330 m. "
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 RECALLED = RecallResult(relevant=(StoredItem("u1", "fact", "I live in Ulm.", BEGAN, BEGAN),))
-FOUND = Assistance(leads=True, name="finds", params={"text": "330 m"})
+FOUND = Assistance(is_assisted=True, name="finds", params={"text": "330 m"})
 FAILING = msgspec.structs.replace(FOUND, params={"text": "none"})
-WRITTEN = Assistance(leads=True, name="finds", schema={"type": "object"})
-EXAMINED = msgspec.structs.replace(FOUND, leads=False, rescues=True)
+WRITTEN = Assistance(is_assisted=True, name="finds", schema={"type": "object"})
+EXAMINED = msgspec.structs.replace(FOUND, is_assisted=False, rescues=True)
 TURNS |= {
     f"assisted: {name}": (players, nothing, {"assistance": assistance, "history": History("c", recalled=RECALLED)})
     for name, players, assistance in (
         ("prose", [Player(slowly(f"{TOWER}Ulm is in Ulm, near Ulm."))], FOUND),
         ("dropped prose", [Player(slowly("I like the moon. It is 7."))], FOUND),
         ("failed", [Player()], FAILING),
-        ("refused", [Player()], Assistance(leads=True, refusal="Write a letter.")),
-        ("plain", [Player(slowly(f"{TOWER}{TOWER}"))], Assistance(leads=True)),
+        ("refused", [Player()], Assistance(is_assisted=True, refusal="Write a letter.")),
+        ("plain", [Player(slowly(f"{TOWER}{TOWER}"))], Assistance(is_assisted=True)),
         ("parameters", [Player(slowly('{"text": "9 m"}'), slowly("The tower has 9 m."))], WRITTEN),
         ("no parameters", [Player(slowly("9 m"), slowly("The tower has 9 m."))], WRITTEN),
         ("refused parameters", [Player([CUT_OFF], slowly("The tower has 9 m."))], WRITTEN),
@@ -273,7 +273,9 @@ def test_a_recorded_turn_has_the_same_events(name: str) -> None:
 
 def test_a_recording_has_no_files_and_no_texts_of_servers() -> None:
     files = (TEXT_FILE, Attachment(2, "a.png", "image/png", PNG))
-    _, lines = record([Player("Hi.")], nothing, {"ask": {"attachments": files}, "assistance": Assistance(leads=True)})
+    _, lines = record(
+        [Player("Hi.")], nothing, {"ask": {"attachments": files}, "assistance": Assistance(is_assisted=True)}
+    )
     (line,) = [line for line in lines if isinstance(line, PassLine)]
     assert "swordfish" not in line.messages[-1]["content"]
     _, lines = record([Player([CUT_OFF])], nothing, {"ask": {"attachments": files}})
