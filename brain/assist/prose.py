@@ -14,6 +14,8 @@ from brain.words import STOP_WORDS
 
 STOPS = ("<|im_start|>", "<|im_end|>", "<start_of_turn>", "<end_of_turn>", "(Now:", "\nQuestion:", "\nInformation:")
 """Texts at which the answer of a small model is over."""
+MAX_SOURCE = 20_000
+"""Characters of the message, and of each result, that are compared."""
 _MAX_HELD = 3
 """Sentences that may come before the first one about the result."""
 _LEAST_COMMON = 2
@@ -64,6 +66,7 @@ class Prose:
         self._seen: set[str] = set()
         self._held: list[str] | None = [] if results else None  # sentences before the first one about the result
         self._is_checked = bool(results)
+        question, results = question[:MAX_SOURCE], [text[:MAX_SOURCE] for text in results]
         self._letters = " ".join((question, *results)).casefold()
         self._numbers = _numbers(self._letters)
         found = " ".join(results)

@@ -167,14 +167,16 @@ class CallPolicy:
         """Whether a valid call may run that no model asked for: it changes nothing, and nobody needs to approve it."""
         if self.counted >= self._request.limits.calls or self.check_access(name) is not None:
             return False
-        entry = self._specialists[name]
-        return (
+        entry, picks = self._specialists[name], self._picks
+        may_run = (
             entry.unavailable_reason is None
             and not isinstance(prepare(entry.specialist, params), Failure)
             and self.is_read_only(name, params)
             and not self.needs_approval(entry.specialist, params)
             and not self.find_unknown_values(entry.specialist, params)
         )
+        self._picks = picks  # the call itself counts them
+        return may_run
 
     def failure(self, code: CallCode) -> Failure:
         """Return the failure with this code."""
