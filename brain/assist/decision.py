@@ -15,7 +15,7 @@ MAX_MISSES = 3
 EXAMINE_EVERY = 20
 """Sure messages from one examination to the next."""
 SMALL_MODEL = 1_000_000_000
-"""Parameters of a model below which Brain assumes that it does not ask."""
+"""Parameters of a model below which Brain expects that it does not ask."""
 
 
 class Assistance(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,6 +45,7 @@ class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
     """What Brain has learned about a model: whether it asks for specialists by itself.
 
     Attributes:
+        is_small: Whether it is a small or a base model. One miss is then enough.
         assists: Whether Brain calls specialists for it.
         asked: How often it called the right specialist.
         missed: Specialists that it did not call, since it last called one.
@@ -52,6 +53,7 @@ class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
         examined: Number of examinations.
     """
 
+    is_small: bool = False
     assists: bool = False
     asked: int = 0
     missed: tuple[str, ...] = ()
@@ -76,9 +78,10 @@ class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
         if outcome == "other":
             return self
         if outcome == "right":
-            return Habit(asked=self.asked + 1)
+            return Habit(is_small=self.is_small, asked=self.asked + 1)
         missed = (*self.missed, specialist)[-MAX_MISSES:]
         is_enough = len(missed) >= MAX_MISSES and (is_private or len(set(missed)) > 1)
+        is_enough = is_enough or (self.is_small and not self.asked)
         if self.assists:
             return msgspec.structs.replace(self, missed=missed, sure=0, examined=self.examined + 1)
         return msgspec.structs.replace(self, missed=missed, assists=is_enough, sure=0)

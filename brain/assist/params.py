@@ -116,6 +116,19 @@ def required_schema(specialist: Specialist[..., Any]) -> dict[str, Any] | None:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
+def is_stated(params: Mapping[str, Any], schema: Mapping[str, Any], message: str) -> bool:
+    """Whether all values that a model wrote are in the message, or among the few that the schema allows."""
+    text = message[:MAX_MESSAGE].casefold()
+    for name, value in params.items():
+        one = schema.get("properties", {}).get(name, {})
+        if isinstance(value, bool) or "enum" in one or "const" in one:
+            continue
+        values = value if isinstance(value, list) else [value]
+        if not all(f"{item:g}" in text if isinstance(item, float) else str(item).casefold() in text for item in values):
+            return False
+    return True
+
+
 def _is_plain(schema: Any) -> bool:
     """Whether a schema has no references, alternatives and conditions, which grammars of servers often lack."""
     if not isinstance(schema, Mapping) or not isinstance(schema.get("type", "string"), str):

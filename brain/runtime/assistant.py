@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -30,6 +31,9 @@ from brain.words import MAX_MESSAGE
 
 log = logging.getLogger("brain")
 
+NOT_ONLY_READ = "With this model, Brain calls only what reads. Choose a larger model for {}."
+LEARNED_FROM: Collection[str] = ("complete", "length", "repetition", "call_limit")
+"""Ends of a turn that say something about its model."""
 EMBEDDED_AT_ONCE = 16
 """Examples in one request to the embedding server, which messages wait for."""
 EMBEDDING_PAUSE = 60.0
@@ -84,13 +88,13 @@ class Assistant:
         self, request: TurnRequest, history: History, entry: ModelEntry, query: Query | None
     ) -> Assistance | None:
         """Return what to do for the model in a turn; None if it is left to itself and nothing can be learned."""
-        specialists = [one for one in self._registry.usable(request.specialists) if one.approval != "always"]
+        specialists = self._registry.usable(request.specialists)
         habit = await self._find_habit(request, entry) if specialists else None
         if habit is None:
             return None
         installed = tuple(self._registry.usable())
         router = find_fitted(installed)
-        if router is None and not habit.assists:  # a model that may ask by itself does not wait
+        if router is None and not (habit.assists or habit.is_small):  # a model that may ask by itself does not wait
             self._fitting = self._fitting or asyncio.create_task(self._fit(installed), name="assist")
             return None
         router = router or await find_router(installed)
@@ -102,14 +106,27 @@ class Assistant:
         specialist = self._registry[choice.name].specialist
         if any(file.kind in specialist.activates_on for file in request.attachments):  # it is called anyway
             return plain
+        params: dict[str, Any] | None = None
+        refusal = ""
         try:
             params = build_params(specialist, request.message, _context(request, history, choice))
-        except Refused as refusal:
-            return Assistance(is_assisted=True, refusal=refusal.reason) if habit.assists else None
+        except Refused as refused:
+            refusal = refused.reason
+        if not refusal and not _may_only_read(specialist, params):
+            refusal = NOT_ONLY_READ.format(specialist.name)
+        if refusal:
+            return Assistance(is_assisted=True, refusal=refusal) if habit.assists else None
         mode = request.assist or find_mode(self._settings, entry)
         is_sure = mode == "auto" and params is not None and choice.lead >= SURE_LEAD and not choice.follows_up
         if not habit.assists:
-            return Assistance(is_assisted=False, name=choice.name, params=params, is_evidence=True) if is_sure else None
+            watch = Assistance(
+                is_assisted=False,
+                name=choice.name,
+                params=params,
+                is_evidence=True,
+                rescues=habit.is_small and not habit.asked,
+            )
+            return watch if is_sure else None
         if is_sure and habit.is_examination_due:
             return Assistance(is_assisted=False, name=choice.name, params=params, is_evidence=True, rescues=True)
         schema = required_schema(specialist) if params is None else None
@@ -165,7 +182,8 @@ class Assistant:
 
     def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange, report: TurnReport) -> None:
         """Learn from the end of a turn, and store it in the background."""
-        if not assistance.is_evidence or exchange.outcome not in ("complete", "length", "repetition", "call_limit"):
+        asks = assistance.is_assisted and _has_called(exchange)
+        if not (assistance.is_evidence or asks) or exchange.outcome not in LEARNED_FROM:
             return
         if exchange.model != entry.model.name:  # another model took over
             return
@@ -178,7 +196,9 @@ class Assistant:
         async with self._writing:
             before = await self.read_habit(entry)
             is_private = name in self._registry and self._registry[name].specialist.is_private
-            if assistance.is_assisted:
+            if assistance.is_assisted and _has_called(exchange):
+                habit = before.learn("right", name, is_private=is_private)
+            elif assistance.is_assisted:
                 habit = before.assist()
             else:
                 habit = before.learn(_outcome(exchange, name), name, is_private=is_private)
@@ -191,19 +211,34 @@ class Assistant:
                 log.warning("what was learned about model %s was not stored: %s", entry.model.name, error)
 
 
+def _may_only_read(specialist: Specialist[..., object], params: Mapping[str, object] | None) -> bool:
+    """Whether a call changes nothing and needs no approval, as far as is known before it."""
+    if specialist.approval == "always" or specialist.read_only is False:
+        return False
+    try:
+        return params is None or specialist.reads_only(dict(params))
+    except Exception:  # noqa: BLE001 - a function of the specialist
+        return False
+
+
+def _has_called(exchange: Exchange) -> bool:
+    """Whether the model called a specialist by itself."""
+    return any(isinstance(part, Call) and part.by == "model" and not part.code for part in exchange.parts)
+
+
 def find_mode(settings: Settings, entry: ModelEntry) -> AssistMode:
     """Return the mode of a model: that of its row, else the setting."""
     return (None if entry.row is None else entry.row.assist) or settings.assist
 
 
 async def read_habit(store: SQLite | None, entry: ModelEntry) -> Habit:
-    """Return what is stored about a model. Without that, a small or a base model is taken for one that does not ask."""
+    """Return what is stored about a model, else only whether it is a small or a base model."""
     with suppress(StoreError, msgspec.DecodeError):
         text = None if store is None else await store.server_value(_key(entry))
         if text is not None:
             return msgspec.json.decode(text, type=Habit)
     size = entry.model.parameters
-    return Habit(assists=entry.model.is_base or (size is not None and size < SMALL_MODEL))
+    return Habit(is_small=entry.model.is_base or (size is not None and size < SMALL_MODEL))
 
 
 async def describe_assistance(settings: Settings, store: SQLite | None, entry: ModelEntry) -> str:

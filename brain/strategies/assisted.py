@@ -11,6 +11,7 @@ from typing import Any
 from brain.assist.answer import FoundText, compose_answer
 from brain.assist.decision import Assistance
 from brain.assist.grammar import call_grammar
+from brain.assist.params import is_stated
 from brain.assist.prose import STOPS, Prose
 from brain.events import Limits, StopReason
 from brain.markers.neutralize import neutralize
@@ -77,14 +78,17 @@ class Assisted:
             found = self._found_texts(call)
             known = self._set_question(found)
         stops = (*STOPS, *(assisted.PLAIN_STOPS if self._is_plain else ()))
-        prose = Prose(known, [text.text for text in found], stops)
-        result = yield Plan(
-            participant=self.writer,
-            output=prose,
-            offers=False,
-            max_tokens=MAX_RESULT_TOKENS if found else MAX_TOKENS,
-            decoding=Decoding(is_plain=self._is_plain, stop=STOPS if self._is_plain else ()),
-        )
+        while True:
+            prose = Prose(known, [text.text for text in found], stops)
+            result = yield Plan(
+                participant=self.writer,
+                output=prose,
+                max_tokens=MAX_RESULT_TOKENS if found else MAX_TOKENS,
+                decoding=Decoding(is_plain=self._is_plain, stop=STOPS if self._is_plain else ()),
+            )
+            if not result.calls or result.was_last:  # it may ask although nobody told it how
+                break
+            found += [_read(one) for one in result.calls if one.code is None]
         if not prose.text.strip() and found and not result.is_interrupted:
             yield Answer(compose_answer(found))
         return "complete" if found and result.finish in ("length", "repetition") else result.finish
@@ -95,8 +99,8 @@ class Assisted:
 
     @staticmethod
     def max_passes(limits: Limits) -> int:
-        """One pass for the parameters, and one for the answer."""
-        return 2
+        """One pass for the parameters, one for the answer, and those of calls that the model makes by itself."""
+        return limits.calls + 3
 
     def _found_texts(self, call: Call | None) -> list[FoundText]:
         calls = [*self._turn.exchange.automatic_calls, *([call] if call is not None else [])]
@@ -159,6 +163,8 @@ def make_call(turn: Turn, assistance: Assistance, writer: Participant) -> Callin
             temperature=0.0,
         )
         params = _read_object(output.text(""))
+        if params is not None and not is_stated(params, assistance.schema, turn.request.message):
+            return None
     if params is None or not turn.can_assist(assistance.name, params):  # automatic calls may have read private data
         return None
     call = Call(assistance.name, params=dict(params), by="assist")

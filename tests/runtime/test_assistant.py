@@ -188,6 +188,17 @@ async def test_the_model_reads_the_result_before_the_question() -> None:
             ],
         ),
         (BERTHS[0], [], [{"notice": "assist"}, UNCHANGED, done(UNCHANGED, passes=0)]),
+        # a call of the model itself, which nobody told it about
+        (
+            "Hello!",
+            [Pass([MARKER]), Pass([PROSE])],
+            [
+                {"start": "c1", "name": "tides", "params": {"harbour": "York"}},
+                *CALLED[1:],
+                PROSE,
+                done(PROSE, 1, 2),
+            ],
+        ),
         # parameters that the model writes
         (
             GARAGES[0],
