@@ -47,7 +47,7 @@ ADDRESS_BONUS = 1.0
 """Added for specialists that open addresses, if the message has one."""
 _RIDGE = 0.1
 _MAX_ROUNDS = 30
-_LEAST_STEP = 0.05
+_LEAST_STEP = 0.1
 """A change of a weight below this is not worth another round."""
 _N_GRAMS = (3, 4)
 _PAIR_WEIGHT, _GRAM_WEIGHT, _FIRST_WEIGHT = 0.7, 0.35, 0.7
