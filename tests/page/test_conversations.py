@@ -132,6 +132,7 @@ def test_a_private_conversation_uses_a_local_model_and_stays_private(chat: Chat,
     expect(chat.model).to_have_value("remote")
     ask_elsewhere(server, "From a terminal")
     chat.conversation("From a terminal").click()
+    expect(chat.answer).to_contain_text("Good day.")
     private.click()
     expect(private).to_have_accessible_description(page_text("privateFromNow"))
     private.click()
