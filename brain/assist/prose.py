@@ -1,7 +1,7 @@
 """Checks what an assisted model writes about a result, sentence by sentence. No I/O.
 
-Small models repeat themselves, copy their prompt, make up numbers and names, and write around the point. The text ends
-before the first sentence that does so, and begins only with one that says something of the result.
+Small models repeat themselves, copy their prompt, make up numbers and names, or miss the point. The text ends before
+the first sentence that repeats, copies or makes up. It is shown only if one of its first sentences is about the result.
 """
 
 import re
@@ -35,6 +35,7 @@ _LABEL = re.compile(r"^\s*(?:Answer|Antwort|Réponse|Respuesta)\s*:\s*", re.IGNO
 _ITEM = re.compile(r"^\s*\d{1,2}[.)](?=\s+\S)")
 _NUMBER = re.compile(r"\d+(?:[.,'’]\d+)*")
 _SEPARATOR = re.compile(r"[.,'’]")
+_ENDLESS_NUMBER = re.compile(r"(?:\d[.,'’]?){60}")
 _NAME = regex.compile(r"(?<=[\p{L}\p{N},;:\"'“„«(] ?)(?<!^)\b\p{Lu}[\p{L}\p{M}\p{N}]+")
 _GERMAN = regex.compile(r"\b(?:der|das|ist|und|eine|wurde|hat)\b", regex.IGNORECASE)
 _NOUN = regex.compile(
@@ -130,7 +131,8 @@ class Prose:
             if self._held:
                 self._held.append(sentence)
             return sentence if sentence.isspace() and self.text else ""
-        if words in self._seen or _COPIED.search(sentence) or (self._is_checked and self._is_made_up(sentence)):
+        is_wrong = words in self._seen or _COPIED.search(sentence) or _ENDLESS_NUMBER.search(sentence)
+        if is_wrong or (self._is_checked and self._is_made_up(sentence)):
             self.is_done = True
             return ""
         self._seen.add(words)

@@ -92,6 +92,7 @@ def test_a_german_noun_is_no_name(text: str, expected: str) -> None:
         ("你好。。再见！", "你好。再见！"),
         ("x" * 2_000, "x" * 600),
         ("x " * 500_000, "x " * 300),
+        (f"It is long. It has 150{',000' * 900} parts.", "It is long."),
     ],
 )
 def test_without_results_only_repetition_ends_the_text(text: str, expected: str) -> None:
