@@ -109,7 +109,6 @@ class Previous:
 
     message: str
     specialist: str = ""
-    has_files: bool = False
 
 
 class Classifier:

@@ -105,7 +105,7 @@ class Builtin(TextOnlyModel):
             text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
         elif turn_pass == 0 or not has_answered:
             router = await find_router(tuple(self._specialists.values()))
-            text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, _find_previous(messages), router)
+            text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, messages, router)
         else:
             blocks = [block for one in newest for block in _parse_notes(one.content).blocks]
             text = f"{_compose(blocks)}\n\n{_SIGNATURE}"
@@ -119,15 +119,15 @@ class Builtin(TextOnlyModel):
     async def aclose(self) -> None:
         """Close nothing: there is no server."""
 
-    def _first_answer(self, message_text: str, system: str, previous: Previous | None, router: Router) -> str:
-        notes = _parse_notes(message_text)
+    def _first_answer(self, message_text: str, system: str, messages: Sequence[Message], router: Router) -> str:
+        previous, notes = _find_previous(messages), _parse_notes(message_text)
         question = notes.rest.strip()[:MAX_QUESTION]
         files = [int(number) for number in notes.files if number not in notes.texts]
         listed = "\n" + system.partition("\nRules:")[0]
         allowed = [name for name in self._specialists if f"\n- {name}: " in listed or f"\n- {name}(" in listed]
         choice = None
         if not _ABOUT_ME.search(question):
-            can_read_files = bool(files) or (previous is not None and previous.has_files)
+            can_read_files = any(_parse_notes(one.content).files for one in messages if one.role == "user")
             choice = router.choose(
                 question, allowed, previous=previous, has_files=bool(files), can_read_files=can_read_files
             )
@@ -197,9 +197,8 @@ def _find_previous(messages: Sequence[Message]) -> Previous | None:
     if len(starts) < 2:
         return None
     called = [name for one in messages[starts[-2] : starts[-1]] for name in _CALLED.findall(one.content)]
-    has_files = any(_parse_notes(messages[start].content).files for start in starts[:-1])
     message = _parse_notes(messages[starts[-2]].content).rest.strip()[:MAX_QUESTION]
-    return Previous(message, called[-1] if called else "", has_files=has_files)
+    return Previous(message, called[-1] if called else "")
 
 
 def _parse_notes(message: str) -> _Notes:
