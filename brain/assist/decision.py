@@ -50,7 +50,6 @@ class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
         asked: How often it called the right specialist.
         missed: Specialists that it did not call, since it last called one.
         sure: Sure messages since the last examination.
-        examined: Number of examinations.
     """
 
     is_small: bool = False
@@ -58,7 +57,6 @@ class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: int = 0
     missed: tuple[str, ...] = ()
     sure: int = 0
-    examined: int = 0
 
     @property
     def is_examination_due(self) -> bool:
@@ -83,7 +81,7 @@ class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
         is_enough = len(missed) >= MAX_MISSES and (is_private or len(set(missed)) > 1)
         is_enough = is_enough or (self.is_small and not self.asked)
         if self.assists:
-            return msgspec.structs.replace(self, missed=missed, sure=0, examined=self.examined + 1)
+            return msgspec.structs.replace(self, missed=missed, sure=0)
         return msgspec.structs.replace(self, missed=missed, assists=is_enough, sure=0)
 
     def describe(self) -> str:

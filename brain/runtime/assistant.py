@@ -31,7 +31,7 @@ from brain.words import MAX_MESSAGE
 
 log = logging.getLogger("brain")
 
-NOT_ONLY_READ = "With this model, Brain calls only what reads. Choose a larger model for {}."
+NOT_ONLY_READ = "For this model, Brain makes no calls that change something. Choose a larger model for {}."
 LEARNED_FROM: Collection[str] = ("complete", "length", "repetition", "call_limit")
 """Ends of a turn that say something about its model."""
 EMBEDDED_AT_ONCE = 16
@@ -177,15 +177,18 @@ class Assistant:
         key = _key(entry)
         habit = self._habits.get(key)
         if habit is None:
-            habit = self._habits.setdefault(key, await read_habit(self._store, entry))
+            try:
+                stored = await read_habit(self._store, entry)
+            except StoreError:  # the next message reads it again
+                return _expect(entry)
+            habit = self._habits.setdefault(key, stored)
         return habit
 
     def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange, report: TurnReport) -> None:
         """Learn from the end of a turn, and store it in the background."""
         asks = assistance.is_assisted and _has_called(exchange)
-        if not (assistance.is_evidence or asks) or exchange.outcome not in LEARNED_FROM:
-            return
-        if exchange.model != entry.model.name:  # another model took over
+        took_over = exchange.model != entry.model.name
+        if took_over or exchange.outcome not in LEARNED_FROM or not (assistance.is_evidence or asks):
             return
         task = asyncio.create_task(self._learn(assistance, entry, exchange), name="assist")
         self._tasks.add(task)
@@ -202,7 +205,7 @@ class Assistant:
                 habit = before.assist()
             else:
                 habit = before.learn(_outcome(exchange, name), name, is_private=is_private)
-            if habit.assists != before.assists:
+            if habit.describe() != before.describe():
                 log.info("model %s: %s", entry.model.name, habit.describe())
             self._habits[key] = habit
             try:
@@ -232,11 +235,20 @@ def find_mode(settings: Settings, entry: ModelEntry) -> AssistMode:
 
 
 async def read_habit(store: SQLite | None, entry: ModelEntry) -> Habit:
-    """Return what is stored about a model, else only whether it is a small or a base model."""
-    with suppress(StoreError, msgspec.DecodeError):
-        text = None if store is None else await store.server_value(_key(entry))
+    """Return what is stored about a model, else only what to expect of it.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    text = None if store is None else await store.server_value(_key(entry))
+    with suppress(msgspec.DecodeError):
         if text is not None:
             return msgspec.json.decode(text, type=Habit)
+    return _expect(entry)
+
+
+def _expect(entry: ModelEntry) -> Habit:
+    """Return what is known about a model before its first answer: whether it is a small or a base model."""
     size = entry.model.parameters
     return Habit(is_small=entry.model.is_base or (size is not None and size < SMALL_MODEL))
 
@@ -248,7 +260,10 @@ async def describe_assistance(settings: Settings, store: SQLite | None, entry: M
         return ""
     if mode != "auto":
         return "Brain calls specialists for it" if mode == "always" else "Brain calls no specialists for it"
-    return (await read_habit(store, entry)).describe()
+    try:
+        return (await read_habit(store, entry)).describe()
+    except StoreError:
+        return _expect(entry).describe()
 
 
 def _has_server(entry: ModelEntry) -> bool:
