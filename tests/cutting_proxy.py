@@ -84,7 +84,8 @@ class _Connection:
                 await self._writer.drain()
                 if self._cut == 0:
                     self._cutter.made += 1
-                    await asyncio.sleep(0.02)  # so that it is read before the connection is reset
+                    self._writer.close()  # a reset would take what the client has not read yet
+                    await self._writer.wait_closed()
                     return
 
     def _up_to_cut(self, data: bytes) -> bytes:
