@@ -1,7 +1,6 @@
 """The chat client of the tutorial, in a browser, on another origin than Brain."""
 
 import re
-import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -9,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from brain_servers import Player, brain_served
+from chromium import CHROMIUM, CHROMIUM_ARGS, NEEDS_CHROMIUM
 from playwright.sync_api import sync_playwright
 
 from brain import Refused, Registry, specialist
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "tutorials" / "browser-client.md"
-CHROMIUM = shutil.which("chromium")
 
 
 @specialist(approval="always")
@@ -31,7 +30,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.mark.chromium
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@NEEDS_CHROMIUM
 def test_the_tutorial_client(tmp_path: Path) -> None:
     html = re.search(r"^```html\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert html is not None
@@ -45,7 +44,7 @@ def test_the_tutorial_client(tmp_path: Path) -> None:
             calls = 'SPECIALIST_REQUEST[pay:{"amount":2}]', 'SPECIALIST_REQUEST[pay:{"amount":20}]'
             server.play(Player(["I pay. ", *calls], ["Done."]))
             (tmp_path / "index.html").write_text(html[1].replace("http://127.0.0.1:8000", server.url), "utf-8")
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
             page = browser.new_page()
             page.goto(origin)
 

@@ -1,16 +1,16 @@
 """Fixtures: one browser and one network for all tests of the page; a server and a visitor for each test."""
 
-import shutil
 from collections.abc import Iterator, Mapping
 
 import pytest
+from chromium import CHROMIUM, CHROMIUM_ARGS
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from page.chat import Chat
 from page.markdown import load
 from page.network import Network, running_network
 from page.server import PageServer, serve_page
-from page.visitor import CHROMIUM_ARGS, TIMEOUT, Visitor, prepare
+from page.visitor import TIMEOUT, Visitor, prepare
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,12 +21,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")  # not the session: while it runs, its thread can run no loop of asyncio
 def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
+    if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     expect.set_options(timeout=TIMEOUT)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
         yield browser
         browser.close()
 

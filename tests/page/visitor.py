@@ -7,17 +7,6 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from page.chat import Chat
 
-CHROMIUM_ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-"""Chromium may run as root, and sends no requests by itself."""
-
 NEW: Mapping[str, Any] = {}
 PHONE: Mapping[str, Any] = {
     "viewport": {"width": 360, "height": 640},

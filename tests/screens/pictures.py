@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from brain_servers import Server, brain_served
+from chromium import CHROMIUM_ARGS
 from page.chat import Chat
 from page.server import ControlledModel, request
-from page.visitor import CHROMIUM_ARGS
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Locator, expect, sync_playwright
 

@@ -1,13 +1,13 @@
 """Signing in: tokens, the route on a real port, and pages in a browser that use the cookie."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
 import pytest
 from brain_servers import Player, Process, Server, brain_served, client_of, problem, served, settings
+from chromium import CHROMIUM, CHROMIUM_ARGS, NEEDS_CHROMIUM
 from playwright.sync_api import Page, sync_playwright
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,8 +21,6 @@ NOW = 1_800_000_000.5
 ID, SIGNATURE = "A" * 16, "A" * 43
 KEYS = (("first-key", "ann"), ("second-key", "ann"), ("kéy", "bob"))
 HTTPS = {"host": "chat.example", "origin": "https://chat.example"}
-CHROMIUM = shutil.which("chromium")
-CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
 
 # Tokens
@@ -280,7 +278,7 @@ def other_page() -> Iterator[str]:
 
 
 @pytest.mark.chromium
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@NEEDS_CHROMIUM
 def test_listed_pages_sign_in_and_use_the_session_and_others_cannot(page: Page) -> None:
     with other_page() as friend, other_page() as foe, brain_served(KEYS="anns-key:ann", ORIGINS=friend) as server:
         server.play(model := Player(["Hello."]))

@@ -1,14 +1,13 @@
 """PDFs printed by Chromium, which positions every character separately, contain the words of the page."""
 
 import re
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page.visitor import CHROMIUM_ARGS
+from chromium import CHROMIUM, CHROMIUM_ARGS, NEEDS_CHROMIUM
 
 from specialists._pictures import pdf
 from specialists._pictures.images import build_text_layer
@@ -50,11 +49,9 @@ PAGES = {
 
 
 def print_pdf(body: str, folder: Path) -> bytes:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
+    assert CHROMIUM is not None
     (folder / "page.html").write_text(f"<!doctype html><meta charset=utf-8><style>{STYLE}</style>{body}")
-    command = [chromium, "--headless", *CHROMIUM_ARGS, f"--user-data-dir={folder}/profile", "--no-pdf-header-footer"]
+    command = [CHROMIUM, "--headless", *CHROMIUM_ARGS, f"--user-data-dir={folder}/profile", "--no-pdf-header-footer"]
     subprocess.run(
         [*command, f"--print-to-pdf={folder}/page.pdf", str(folder / "page.html")], capture_output=True, check=True
     )
@@ -65,6 +62,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"[\w.,%]*\w", text)
 
 
+@NEEDS_CHROMIUM
 @pytest.mark.parametrize("body", PAGES.values(), ids=PAGES)
 def test_the_words_of_a_page_are_those_of_its_pdf(body: str, tmp_path: Path) -> None:
     steps: list[Any] = []
