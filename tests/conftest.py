@@ -1,6 +1,8 @@
 """What all tests share: a data folder of their own, and an option by which a skipped test fails."""
 
 import gc
+import os
+import sys
 from collections.abc import Generator
 from itertools import count
 from pathlib import Path
@@ -11,6 +13,9 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["exclusive", "node_clients"]
 
 _numbers = count()
+
+sys.dont_write_bytecode = False  # else each of hundreds of processes compiles Brain again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("beside others", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("beside others")  # which take the time that an example may have
