@@ -5,13 +5,13 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import time
-from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
 
-from brain.assist.synonyms import AMBIGUOUS, CODES, COUNTRIES, CURRENCIES, GROUPS, LANGUAGE_NAMES, LANGUAGES
+from brain.assist.properties import FROM, PREPOSITIONS, TO, Profile, Property, read_profile, stem
+from brain.assist.synonyms import AMBIGUOUS, CODES, COUNTRIES, CURRENCIES, LANGUAGE_NAMES, LANGUAGES
 from brain.errors import Refused
 from brain.plugins.context import AssistContext
 from brain.plugins.specialist import Specialist
@@ -41,17 +41,7 @@ MAX_FOUND = 20
 """Numbers, or values of an enumeration, that the rules compare."""
 log = logging.getLogger("brain")
 
-_SEARCHES = word_set("q query search searches keyword keywords term terms topic words subject phrase")
-_QUESTIONS = word_set("question prompt message objective text input request instruction content sentence")
 _AMOUNTS = word_set("amount value quantity sum price money number count")
-_SOURCES = word_set("from source src origin start departure base since after begin")
-_TARGETS = word_set("to target dest destination end arrival until before into")
-_FROM = word_set("from von aus ab de du des depuis desde since seit")
-_TO = word_set("to in into as nach zu à a en vers para hacia auf towards")
-_PREPOSITIONS = _FROM | _TO | word_set(
-    "for of about at near on called named around by with für über bei um mit namens unter chez pour sur dans sobre con "
-    "por cerca"
-)  # fmt: skip
 _READING = ("list", "show", "get", "read", "search", "find", "view", "lookup", "status")
 _NEGATIONS = word_set("no not without ohne kein keine sans sin pas nicht")
 _LETTERS = word_set("a e i o u y")
@@ -66,7 +56,6 @@ _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,300})[\"“”»]|(?<!\w)[‘']([^‘’']{2,300})[’'](?!\w)")
 _TIME = re.compile(r"\b(\d{1,2})(?:[:.h](\d\d))?\s?(am|pm|a\.m\.|p\.m\.|uhr|h|o.clock)?(?!\w|[.,:]\d)", re.IGNORECASE)
 _AT = re.compile(r"\b(?:at|um|à|a las) $", re.IGNORECASE)
-_CASES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _FORMULA = re.compile(r"[\d(][\d\s.,()+\-*/^×÷%]*[\d)%]")
 
 
@@ -168,196 +157,6 @@ def _example_words(text: str) -> list[str]:
     return [word for word in _WORD.findall(text) if word.lower() not in ("a", "an", "the")]
 
 
-# What the schema and the examples tell
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Property:
-    """A parameter, and what it takes.
-
-    Attributes:
-        kind: `text`, `search`, `question`, `list`, `choice`, `choices`, `number`, `date` and others; empty if unknown.
-        labels: The words of its name and title.
-        counted: Words that may follow its number: units, and stems of words in its description.
-        role: `from`, `to`, or empty.
-        choices: Values of an enumeration by the words that mean them.
-        phrases: Values of an enumeration by the phrases that mean them.
-    """
-
-    name: str
-    kind: str
-    schema: Mapping[str, Any]
-    required: bool
-    labels: frozenset[str]
-    counted: frozenset[str]
-    role: str = ""
-    choices: Mapping[str, Any] = field(default_factory=dict)
-    phrases: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Profile:
-    """A specialist: its parameters, and how its examples express them.
-
-    Attributes:
-        vocabulary: Words of its name, description and examples, which are no values.
-        before: Words before the values in the examples.
-        style: How values look in the examples: `name` (capitals), `code` (digits) or `words`.
-    """
-
-    properties: Sequence[_Property]
-    vocabulary: frozenset[str]
-    before: frozenset[str]
-    style: str
-
-
-@lru_cache(maxsize=256)
-def _profile(specialist: Specialist[..., Any]) -> _Profile:
-    schema = specialist.parameters
-    required = schema.get("required", ())
-    properties = [
-        _read_property(name, _resolve(part, schema), name in required)
-        for name, part in schema.get("properties", {}).items()
-        if isinstance(part, Mapping)
-    ]
-    described = {
-        _stem(word.bare) for word in split_words(f"{specialist.name.replace('_', ' ')} {specialist.description}")
-    }
-    described |= {_stem(label) for one in properties for label in one.labels}
-    examples = [split_words(example) for example in specialist.examples]
-    given = {
-        word.bare
-        for params in specialist.example_params.values()
-        for value in params.values()
-        for word in split_words(value if isinstance(value, str) else "")
-    }
-    counts: dict[str, int] = {}
-    for words in examples:
-        for stem in {_stem(word.bare) for word in words}:
-            counts[stem] = counts.get(stem, 0) + 1
-    vocabulary, before, styles = set(described), set[str](), {"name": 0, "code": 0, "words": 0}
-    for words in examples:
-        values = [
-            n
-            for n, word in enumerate(words)
-            if word.bare in given
-            or (
-                counts[_stem(word.bare)] == 1
-                and _stem(word.bare) not in described
-                and (any(sign.isdigit() for sign in word.text) or (n > 0 and word.text[:1].isupper()))
-            )
-        ]
-        is_code = any(any(sign.isdigit() for sign in words[n].text) for n in values)
-        styles["code" if is_code else "name" if values else "words"] += 1
-        before |= {words[n - 1].bare for n in values if n and n - 1 not in values}
-        if values:
-            vocabulary |= {_stem(word.bare) for n, word in enumerate(words) if n not in values}
-    vocabulary |= {stem for stem, count in counts.items() if count > 1}
-    before = before & _PREPOSITIONS or {word for word in _PREPOSITIONS if counts.get(_stem(word), 0) > 1}
-    style = max(styles, key=lambda one: styles[one]) if examples else "words"
-    return _Profile(properties, frozenset(vocabulary), frozenset(before), style)
-
-
-def _resolve(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the definition that a parameter refers to, with the parameter's own description."""
-    name = str(part.get("$ref", "")).removeprefix("#/$defs/")
-    definition = schema.get("$defs", {}).get(name)
-    return {**definition, **part} if isinstance(definition, Mapping) else part
-
-
-def _stem(word: str) -> str:
-    """Return a word without the endings of plurals and verbs."""
-    for ending in ("ing", "ies", "es", "ed", "s", "e", "y"):
-        if len(word) > len(ending) + 3 and word.endswith(ending):
-            return word[: -len(ending)]
-    return word
-
-
-def _read_property(name: str, schema: Mapping[str, Any], required: bool) -> _Property:
-    options = [one for one in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())) if isinstance(one, Mapping)]
-    typed = next((one for one in options if one.get("type") not in (None, "null") or "enum" in one), schema)
-    parts = [part.lower() for part in _CASES.findall(name)]
-    about = f"{' '.join(parts)} {schema.get('title', '')} {schema.get('description', '')}".lower()
-    labels = frozenset(parts) | {word.bare for word in split_words(str(schema.get("title", "")))}
-    counted = {_stem(word.bare) for word in split_words(str(schema.get("description", "")))} - _COMMON_LABELS
-    counted |= {word for group in GROUPS if not group.isdisjoint(labels) for word in group}
-    role = "from" if _SOURCES.intersection(parts) else "to" if _TARGETS.intersection(parts) else ""
-    build = partial(
-        _Property, name, schema=typed, required=required, labels=labels, counted=frozenset(counted), role=role
-    )
-    choices = [one for option in options for one in [*option.get("enum", ()), option.get("const")]]
-    choices = [one for one in choices if isinstance(one, str | int | float) and not isinstance(one, bool)]
-    kinds = {
-        kind for one in options for kind in ([one["type"]] if isinstance(one.get("type"), str) else one.get("type", ()))
-    }
-    if choices:
-        titles = {str(one["const"]): str(one["title"]) for one in options if "const" in one and "title" in one}
-        words, phrases = _list_aliases(choices, titles, str(schema.get("description", "")))
-        return build("choice", choices=words, phrases=phrases)
-    if "array" in kinds and not kinds & {"string", "integer", "number"}:
-        items: Mapping[str, Any] = next((one["items"] for one in options if isinstance(one.get("items"), Mapping)), {})
-        if choices := [one for one in items.get("enum", ()) if isinstance(one, str)]:
-            words, phrases = _list_aliases(choices, {}, about)
-            return build("choices", choices=words, phrases=phrases)
-        return build("list" if items.get("type") == "string" else "")
-    return build(_find_kind(parts, about, typed, kinds))
-
-
-_COMMON_LABELS = {_stem(word) for word in STOP_WORDS | {"number", "default", "maximum", "minimum", "iso", "e.g"}}
-
-
-def _find_kind(parts: Sequence[str], about: str, schema: Mapping[str, Any], kinds: set[str]) -> str:
-    """Return what a parameter takes, by its type, format, name and description."""
-    form, last = schema.get("format", ""), parts[-1] if parts else ""
-    if kinds & {"number", "integer"}:
-        return "number" if "number" in kinds else "integer"
-    if "boolean" in kinds:
-        return "boolean"
-    if "string" not in kinds:
-        return ""
-    if form in ("uri", "url", "iri") or last in ("url", "uri", "link", "website"):
-        return "url"
-    if form == "email" or last in ("email", "mail"):
-        return "email"
-    if re.search(r"\bcurrency\b|\biso 4217\b", about):
-        return "currency"
-    if last in ("lang", "locale") or (
-        re.search(r"\blanguage\b|\biso 639", about) and last not in _SEARCHES | _QUESTIONS
-    ):
-        return "language"
-    if form in ("date", "date-time", "time"):
-        return str(form)
-    if last in ("date", "day") or "yyyy-mm-dd" in about or "iso 8601" in about:
-        return "date"
-    if last == "time" and "hh:mm" in about:
-        return "time"
-    if last in ("expression", "formula", "calculation", "equation"):
-        return "formula"
-    return "search" if last in _SEARCHES else "question" if last in _QUESTIONS else "text"
-
-
-def _list_aliases(
-    choices: Sequence[str | float], titles: Mapping[str, str], description: str
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the words, and the phrases, that mean the values of an enumeration."""
-    words: dict[str, Any] = {}
-    phrases: dict[str, Any] = {}
-    lowered = {str(choice).lower() for choice in choices}
-    for choice in choices:
-        value = str(choice).lower()
-        names = [value.replace("_", " "), titles.get(str(choice), "").lower()]
-        for group in GROUPS:
-            names += group if value in group else ()
-        if about := re.search(rf"\b{re.escape(value)}\b\s?[:=(–]\s?([^,;.:)=]{{2,40}})", description.lower()):
-            names.append(about[1].strip())
-        for name in filter(None, names):
-            if name == value or name not in lowered:
-                (words if len(split_words(name)) == 1 and " " not in name else phrases).setdefault(name, choice)
-        if value.isalpha() and len(value) > 3:
-            words.setdefault(f"{value}s", choice)
-    return words, phrases
-
-
 # The rules
 
 
@@ -412,7 +211,7 @@ class _Found:
 
 def _apply_rules(specialist: Specialist[..., Any], text: str, context: AssistContext) -> dict[str, Any] | None:
     """Return the values that the message gives; None if a required one is missing."""
-    profile, message, values = _profile(specialist), _Message(text), dict[str, Any]()
+    profile, message, values = read_profile(specialist), _Message(text), dict[str, Any]()
     properties = profile.properties
     for one in properties:
         pattern = {"url": _URL, "email": _MAIL, "formula": _FORMULA}.get(one.kind)
@@ -439,9 +238,9 @@ def _trim_url(url: str) -> str:
     return url
 
 
-def _fill_pairs(properties: Sequence[_Property], message: _Message, values: dict[str, Any]) -> None:
+def _fill_pairs(properties: Sequence[Property], message: _Message, values: dict[str, Any]) -> None:
     """Fill enumerations, currencies and languages. Two of a kind take the values by their prepositions and order."""
-    seen: dict[Any, list[_Property]] = {}
+    seen: dict[Any, list[Property]] = {}
     for one in properties:
         if one.kind == "choice":
             seen.setdefault(("choice", *map(repr, one.choices.values())), []).append(one)
@@ -463,7 +262,7 @@ def _fill_pairs(properties: Sequence[_Property], message: _Message, values: dict
                 values[one.name] = reading
 
 
-def _find_values(one: _Property, message: _Message) -> Iterator[_Found]:
+def _find_values(one: Property, message: _Message) -> Iterator[_Found]:
     words = message.words
     if one.kind == "currency":
         yield from _find_currencies(message)
@@ -489,7 +288,7 @@ def _find_values(one: _Property, message: _Message) -> Iterator[_Found]:
             continue
         is_letter = len(word.bare) == 1 and (word.text.islower() or word.bare in _LETTERS)
         before = message.before(word.start)
-        if is_letter and not (before[-1:].isdecimal() or before in _TO or before in ("degrees", "grad")):
+        if is_letter and not (before[-1:].isdecimal() or before in TO or before in ("degrees", "grad")):
             continue
         if (word.bare in STOP_WORDS or word.bare in AMBIGUOUS) and word.text.islower() and not one.required:
             continue
@@ -513,7 +312,7 @@ def _find_currencies(message: _Message) -> Iterator[_Found]:
                 yield _Found(CURRENCIES[word.bare], word.start, word.end)
 
 
-def _assign(members: Sequence[_Property], found: Sequence[_Found], message: _Message) -> dict[_Property, _Found]:
+def _assign(members: Sequence[Property], found: Sequence[_Found], message: _Message) -> dict[Property, _Found]:
     """Give each parameter its value: the source follows a number or `from`, the target follows `to` or `in`."""
     places: list[_Found] = []
     for place in sorted(found, key=lambda one: (one.start, -one.end)):
@@ -529,18 +328,18 @@ def _assign(members: Sequence[_Property], found: Sequence[_Found], message: _Mes
 
     def is_source(place: _Found) -> bool:
         between = [message.text[end : place.start].strip().lower() for end in ends if end <= place.start]
-        return message.before(place.start) in _FROM or any(not part or part in _DEGREES for part in between)
+        return message.before(place.start) in FROM or any(not part or part in _DEGREES for part in between)
 
     source = next((place for place in reversed(places) if is_source(place)), places[0])
     others = [place for place in places if place.value != source.value]
-    others.sort(key=lambda one: (message.before(one.start) not in _TO, one.start < source.start))
+    others.sort(key=lambda one: (message.before(one.start) not in TO, one.start < source.start))
     by_role = {"from": source, **({"to": others[0]} if others else {})}
     roles = ("from", "to") if not any(one.role for one in members) else [one.role for one in members]
     return {one: by_role[role] for one, role in zip(members, roles, strict=False) if role in by_role}
 
 
 def _fill_dates(
-    properties: Sequence[_Property], message: _Message, values: dict[str, Any], context: AssistContext
+    properties: Sequence[Property], message: _Message, values: dict[str, Any], context: AssistContext
 ) -> None:
     members = [one for one in properties if one.kind in _DATES]
     if not members:
@@ -578,7 +377,7 @@ def _find_time(text: str) -> time | None:
     return time(12) if re.search(r"\bnoon\b|\bmidi\b|\bmediodía\b|\bmittags?\b", text, re.IGNORECASE) else None
 
 
-def _fill_numbers(properties: Sequence[_Property], message: _Message, values: dict[str, Any]) -> None:
+def _fill_numbers(properties: Sequence[Property], message: _Message, values: dict[str, Any]) -> None:
     """Fill numbers by the words next to them; the other numbers go to the other required parameters in order."""
     members = [one for one in properties if one.kind in ("number", "integer")]
     if not members:
@@ -600,19 +399,19 @@ def _fill_numbers(properties: Sequence[_Property], message: _Message, values: di
                 message.take(chosen.start, chosen.end)
 
 
-def _fits(value: float, one: _Property) -> bool:
+def _fits(value: float, one: Property) -> bool:
     is_in_range = one.schema.get("minimum", value) <= value <= one.schema.get("maximum", value)
     return is_in_range and (one.kind == "number" or value == int(value))
 
 
-def _is_labelled(number: Number, one: _Property, message: _Message) -> bool:
+def _is_labelled(number: Number, one: Property, message: _Message) -> bool:
     """Whether the parameter's name, its description or its unit is next to a number."""
-    labels = {_stem(label) for label in one.labels if label not in STOP_WORDS}
+    labels = {stem(label) for label in one.labels if label not in STOP_WORDS}
     before, after = message.before(number.start), message.after(number.end)
-    return _stem(before) in labels or _stem(after) in labels or _stem(after) in one.counted or after in one.counted
+    return stem(before) in labels or stem(after) in labels or stem(after) in one.counted or after in one.counted
 
 
-def _find_boolean(one: _Property, message: _Message) -> bool | None:
+def _find_boolean(one: Property, message: _Message) -> bool | None:
     """Return whether a message has or excludes the words of a parameter's name; None without them."""
     labels = {_fold(part) for part in one.labels if part not in STOP_WORDS and part not in ("include", "with", "only")}
     excluded = re.match(r"\W*(?:no|without|excludes?)\s+([^\W\d_]+)", str(one.schema.get("description", "")).lower())
@@ -628,11 +427,11 @@ def _find_boolean(one: _Property, message: _Message) -> bool | None:
 
 def _fold(word: str) -> str:
     """Return the first letters of a word without accents, which related languages share."""
-    decomposed = unicodedata.normalize("NFKD", _stem(word))
+    decomposed = unicodedata.normalize("NFKD", stem(word))
     return "".join(sign for sign in decomposed if not unicodedata.combining(sign))[:6]
 
 
-def _fill_texts(profile: _Profile, message: _Message, values: dict[str, Any]) -> None:
+def _fill_texts(profile: Profile, message: _Message, values: dict[str, Any]) -> None:
     """Fill the texts: required ones from the message, others if their name or `from` and `to` precede a value."""
     texts = [one for one in profile.properties if one.kind in ("text", "search", "question", "list")]
     spans = _find_spans(profile, message)
@@ -675,7 +474,7 @@ def _fill_texts(profile: _Profile, message: _Message, values: dict[str, Any]) ->
         values[texts[0].name] = named[0].text
 
 
-def _takes_several(one: _Property) -> bool:
+def _takes_several(one: Property) -> bool:
     return re.search(r"\bcomma|\blist of\b|\bseparated\b", str(one.schema.get("description", "")).lower()) is not None
 
 
@@ -702,7 +501,7 @@ class _Span:
     score: float
 
 
-def _find_spans(profile: _Profile, message: _Message) -> list[_Span]:
+def _find_spans(profile: Profile, message: _Message) -> list[_Span]:
     """Return the parts of a message that may be values, in order."""
     groups: list[list[int]] = []
     words = message.words
@@ -721,7 +520,7 @@ def _find_spans(profile: _Profile, message: _Message) -> list[_Span]:
         text = text.removesuffix("'s").removesuffix("’s")
         before = words[group[0] - 1].bare if group[0] else ""
         earlier = words[group[0] - 2].bare if group[0] > 1 else ""
-        role = "from" if before in _FROM or earlier in _LEAVING else "to" if before in _TO - {"in", "en", "as"} else ""
+        role = "from" if before in FROM or earlier in _LEAVING else "to" if before in TO - {"in", "en", "as"} else ""
         score = _score([words[n] for n in group], before, profile, words[0])
         spans.append(_Span(text, first.start, before, role, score))
     if profile.style == "name" and any(span.score >= _SURE for span in spans):
@@ -729,11 +528,11 @@ def _find_spans(profile: _Profile, message: _Message) -> list[_Span]:
     return spans
 
 
-def _may_be_value(word: Word, profile: _Profile, message: _Message) -> bool:
+def _may_be_value(word: Word, profile: Profile, message: _Message) -> bool:
     if message.is_taken(word.start) or word.bare in DATE_WORDS:
         return False
     is_name = word.text[:1].isupper() and word.start > 0 and word.text not in ("I", "I'm", "I'd", "I've", "I'll")
-    is_common = word.bare in STOP_WORDS or _stem(word.bare) in profile.vocabulary
+    is_common = word.bare in STOP_WORDS or stem(word.bare) in profile.vocabulary
     return not is_common or (is_name and word.bare not in STOP_WORDS and word.text.isupper())
 
 
@@ -758,28 +557,28 @@ def _is_marked(word: Word) -> bool:
     return word.text[:1].isupper() or any(sign.isdigit() for sign in word.text)
 
 
-def _score(words: Sequence[Word], before: str, profile: _Profile, first: Word) -> float:
+def _score(words: Sequence[Word], before: str, profile: Profile, first: Word) -> float:
     """Score a part: values look like those of the examples, and follow the same words."""
     has_digit = any(sign.isdigit() for word in words for sign in word.text)
     is_name = any(word.text[:1].isupper() and word is not first for word in words)
-    score = 3.0 if before in profile.before else 2.0 if before in _PREPOSITIONS and not profile.before else 0.0
-    score += 1.0 if before in _PREPOSITIONS else -3.0 if before in _NEGATIONS else 0.0
+    score = 3.0 if before in profile.before else 2.0 if before in PREPOSITIONS and not profile.before else 0.0
+    score += 1.0 if before in PREPOSITIONS else -3.0 if before in _NEGATIONS else 0.0
     if profile.style == "code":
         return score + (4.0 if has_digit else 0.0) + (1.0 if is_name else 0.0)
     return score + ((4.0 if profile.style == "name" else 2.0) if is_name else 0.0)
 
 
-def _find_search(profile: _Profile, message: _Message) -> str:
+def _find_search(profile: Profile, message: _Message) -> str:
     """Return the quoted part, or the content words that are not usual for this specialist."""
     if message.quoted:
         return message.quoted
     words = [word for word in message.words if word.bare not in STOP_WORDS and not message.is_taken(word.start)]
-    rare = [word.text for word in words if _stem(word.bare) not in profile.vocabulary]
+    rare = [word.text for word in words if stem(word.bare) not in profile.vocabulary]
     found = rare or [word.text for word in words] or content_words(message.text)
     return " ".join(found[:MAX_WORDS]) or message.text[:MAX_TEXT]
 
 
-def _find_question(profile: _Profile, message: _Message, *, is_text: bool) -> str:
+def _find_question(profile: Profile, message: _Message, *, is_text: bool) -> str:
     """Return the quoted part or the whole message; of a text to work on, the part without the instruction."""
     if message.quoted:
         return message.quoted
@@ -789,7 +588,7 @@ def _find_question(profile: _Profile, message: _Message, *, is_text: bool) -> st
     if colon and len(head.split()) <= MAX_WORDS:
         return rest.strip()[:MAX_TEXT]
     usual = [
-        message.is_taken(word.start) or _stem(word.bare) in profile.vocabulary or word.bare in ("please", "bitte")
+        message.is_taken(word.start) or stem(word.bare) in profile.vocabulary or word.bare in ("please", "bitte")
         for word in message.words
     ]
     kept = [n for n, is_usual in enumerate(usual) if not is_usual]
@@ -798,6 +597,6 @@ def _find_question(profile: _Profile, message: _Message, *, is_text: bool) -> st
     end = kept[0]
     while end + 1 < len(usual) and not message.is_taken(message.words[end + 1].start):
         end += 1
-    while end > kept[0] and (message.words[end].bare in _TO or message.words[end].bare in _PREPOSITIONS):
+    while end > kept[0] and (message.words[end].bare in TO or message.words[end].bare in PREPOSITIONS):
         end -= 1
     return message.text[message.words[kept[0]].start : message.words[end].end][:MAX_TEXT]
