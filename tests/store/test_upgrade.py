@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ for view in (*VIEWS["ada"].values(), *VIEWS["bob"].values()):
     for message in view.get("messages", ()):
         if message["role"] == "assistant":
             message["strategy"] = "mono"  # a field that answers did not have
+RECORDED = datetime(2026, 11, 23, 6, tzinfo=UTC)
 KEYS = {"BRAIN_KEYS": "a-long-key-of-ada:ada,a-long-key-of-bob:bob", "BRAIN_MODEL": "builtin"}
 
 
 @pytest.fixture(autouse=True)
 def file(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.parent.mkdir()
+    monkeypatch.setattr("brain.runtime.engine._now", lambda: RECORDED)  # later, idle conversations are summarized
     for name, value in {**KEYS, "BRAIN_STORE": f"sqlite:{path}"}.items():
         monkeypatch.setenv(name, value)
     return path
@@ -39,7 +42,7 @@ def key(user: str) -> dict[str, str]:
 
 
 def serve(path: Path) -> Any:
-    return brain_served(STORE=f"sqlite:{path}", KEYS=KEYS["BRAIN_KEYS"], REST_SECONDS=86400)
+    return brain_served(STORE=f"sqlite:{path}", KEYS=KEYS["BRAIN_KEYS"])
 
 
 def get(server: Server, user: str, path: str) -> Any:
