@@ -7,7 +7,6 @@ only if more than a few pixels differ: clocks and durations always do.
 import argparse
 import io
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from brain_servers import Server, brain_served
-from chromium import CHROMIUM_ARGS
+from chromium import CHROMIUM, CHROMIUM_ARGS
 from page.chat import Chat
 from page.server import ControlledModel, request
 from PIL import Image, ImageChops
@@ -270,7 +269,7 @@ def main() -> int:
 @contextmanager
 def _browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_ARGS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
         yield browser
         browser.close()
 
