@@ -31,7 +31,7 @@ STOP_WORDS = word_set(
     "like know wonder wondering help mean means explain describe list read open fetch pull bring work "
     "want wanted needed able something anything everything someone anyone somebody thing things stuff much many more "
     "most lot bit few less least other another same else such own very quite still yet already again ever never "
-    "now right moment currently current rn nowadays way terse brief short quick quickly exactly possible "
+    "now right moment currently current rn nowadays way brief short quick quickly exactly possible "
     "happens happen goes going go come comes make makes made take takes keep put use using used call called wat wats "
     "abt n re btw fyi "
     # German

@@ -24,6 +24,8 @@ _DOMAIN = re.compile(
     r"((?:[\w-]{1,63}\.){1,4}(?:com|org|net|de|fr|es|io|dev|eu|uk|gov|edu|info)(?:/[^\s<>\"'`]{0,500}?)?)(?=[\s.,;:!?]|$)",
     re.IGNORECASE,
 )
+_PUNCTUATION = ".,;:!?"
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
 _NEWS = re.compile(r"\b(?:news|headlines|nachrichten|schlagzeilen|actualités|noticias|titulares)\b", re.IGNORECASE)
 _TODAY = re.compile(r"\b(?:today|tonight|heute|aujourd['’]hui|hoy)\b", re.IGNORECASE)
 _WEB_WORDS = word_set(
@@ -36,8 +38,8 @@ MAX_WORDS = 10
 
 def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
     """Return the parameters of an assisted call: the URL in the message, or the words to search for."""
-    if url := _URL.search(message):
-        return {"url": url[0].rstrip(".,;:!?)]}")}
+    if url := _find_url(message):
+        return {"url": url}
     if domain := _DOMAIN.search(message):
         return {"url": f"https://{domain[1]}"}
     words = context.find_subject(message, _WEB_WORDS)[:MAX_WORDS]
@@ -101,10 +103,19 @@ async def web(
         yield _list_results(request.text, *await search.search(request, settings, context))
 
 
+def _find_url(message: str) -> str:
+    """Return the first URL of a message without the punctuation after it: `(see https://example.org/a_(b).)`."""
+    found = _URL.search(message)
+    url = found[0].rstrip(_PUNCTUATION) if found else ""
+    while url.endswith((")", "]", "}")) and url.count(url[-1]) > url.count(_BRACKETS[url[-1]]):
+        url = url[:-1].rstrip(_PUNCTUATION)
+    return url
+
+
 def _read_message(message: str) -> tuple[str, str]:
     """Return query and URL for a call without either: the URL in the user's message, or the message as query."""
-    if url := _URL.search(message):
-        return "", url[0].rstrip(".,;:!?)]}")
+    if url := _find_url(message):
+        return "", url
     if not message.strip():
         raise Refused("the call has no query and no url", "give query to search, or url to read a page")
     return one_line(message, QUERY_LENGTH), ""

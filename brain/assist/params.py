@@ -10,7 +10,7 @@ from datetime import time
 from itertools import islice
 from typing import Any
 
-from brain.assist.properties import FROM, PREPOSITIONS, TO, Profile, Property, read_profile, stem
+from brain.assist.schema_hints import FROM, PREPOSITIONS, TO, Profile, Property, read_profile, stem
 from brain.assist.synonyms import AMBIGUOUS, CODES, COUNTRIES, CURRENCIES, LANGUAGE_NAMES, LANGUAGES
 from brain.errors import Refused
 from brain.plugins.context import AssistContext
@@ -67,9 +67,9 @@ def build_params(specialist: Specialist[..., Any], message: str, context: Assist
     Raises:
         Refused: By the function. The reason tells people how to do what assisted calls do not do.
     """
-    if specialist.assist is None:
-        return fill_params(specialist, message, context)
     try:
+        if specialist.assist is None:
+            return fill_params(specialist, message, context)
         params: Mapping[str, Any] | None = _match_example(specialist.example_params, message[:MAX_MESSAGE])
         if params is None or not specialist.reads_only(params):
             params = specialist.assist(message[:MAX_MESSAGE], context)
@@ -77,7 +77,7 @@ def build_params(specialist: Specialist[..., Any], message: str, context: Assist
     except Refused:
         raise
     except Exception:
-        log.warning("specialist %s: its assist function failed", specialist.name, exc_info=True)
+        log.warning("specialist %s: no parameters of an assisted call", specialist.name, exc_info=True)
         return None
 
 
@@ -107,13 +107,21 @@ def required_schema(specialist: Specialist[..., Any]) -> dict[str, Any] | None:
 
 def is_stated(params: Mapping[str, Any], schema: Mapping[str, Any], message: str) -> bool:
     """Whether all values that a model wrote are in the message, or among the few that the schema allows."""
-    text = message[:MAX_MESSAGE].casefold()
+    message = message[:MAX_MESSAGE]
+    words = f" {' '.join(word.bare for word in split_words(message))} "
+    numbers = {number.value for number in find_numbers(message)}
+
+    def is_found(value: Any) -> bool:
+        if isinstance(value, int | float):
+            return value in numbers
+        text = " ".join(word.bare for word in split_words(str(value)))
+        return bool(text) and f" {text} " in words
+
     for name, value in params.items():
         one = schema.get("properties", {}).get(name, {})
         if isinstance(value, bool) or "enum" in one or "const" in one:
             continue
-        values = value if isinstance(value, list) else [value]
-        if not all(f"{item:g}" in text if isinstance(item, float) else str(item).casefold() in text for item in values):
+        if not (value and all(map(is_found, value)) if isinstance(value, list) else is_found(value)):
             return False
     return True
 

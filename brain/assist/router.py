@@ -1,4 +1,4 @@
-"""Chooses the specialist that a message needs, or none, by its similarity to examples. No I/O.
+"""Chooses the specialist that a message needs, or none, by its similarity to examples.
 
 The classifier is ridge regression on one class per specialist and one for messages that need none. Its features are
 words, pairs of words, the first words and letter n-grams, weighted by their rarity. A specialist of few examples also
@@ -15,11 +15,12 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from operator import itemgetter, mul
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import regex
 
 from brain.concurrency import call_in_thread
+from brain.plugins.specialist import Specialist
 
 MARGIN = 0.3
 """Lead over "none" that a specialist needs."""
@@ -70,23 +71,9 @@ _FOLLOW_UP = regex.compile(
 """The opening or the pronoun of a message that needs the previous one."""
 _ADDRESS = regex.compile(r"https?://\S|\bwww\.\S+\.\S")
 
+AnySpecialist = Specialist[..., Any]
 Vector = tuple[Sequence[int], Sequence[float]]
 """The features of a text: their numbers and values."""
-
-
-class Routable(Protocol):
-    """The attributes of a specialist that the router reads."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def examples(self) -> Sequence[str]: ...
-    @property
-    def not_examples(self) -> Sequence[str]: ...
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +160,11 @@ class Classifier:
 class Router:
     """Chooses among specialists by the words of a message."""
 
-    def __init__(self, specialists: Sequence[Routable]) -> None:
+    def __init__(self, specialists: Sequence[AnySpecialist]) -> None:
         self._names = [one.name for one in specialists]
         none = len(specialists)
         labelled = [(text, n) for n, one in enumerate(specialists) for text in (*one.examples, _describe(one))]
-        labelled += [(text, none) for text in (*_read_lines("none.txt"), *_not_examples(specialists))]
+        labelled += [(text, none) for text in (*_read_lines("no_specialist.txt"), *_not_examples(specialists))]
         texts, labels = [text for text, _ in labelled], [label for _, label in labelled]
         self._labelled = labelled
         self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
@@ -207,7 +194,7 @@ class Router:
         self,
         message: str,
         allowed: Collection[str],
-        by_meaning: Sequence[float] | None = None,
+        embedding_scores: Sequence[float] | None = None,
         previous: Previous | None = None,
         *,
         has_files: bool = False,
@@ -217,14 +204,14 @@ class Router:
 
         Args:
             allowed: Names of the specialists to choose from.
-            by_meaning: Scores of a `MeaningClassifier`.
+            embedding_scores: Scores of a `EmbeddingClassifier`.
             has_files: Whether the message has files.
             can_read_files: Whether the conversation has files.
         """
         example = self._by_example.get(_normalize(message))
         if example is not None and example in allowed:
             return Choice(example, 2.0) if can_read_files or example not in self._takes_files else None
-        leads = self._leads(message, by_meaning)
+        leads = self._leads(message, embedding_scores)
         if has_files:
             for name in self._takes_files.intersection(leads):
                 leads[name] += FILE_BONUS
@@ -233,7 +220,7 @@ class Router:
                 leads[name] += ADDRESS_BONUS
         choice = _best(leads, allowed)
         if choice is not None and choice.lead < SURE and previous is not None and _follows_up(message):
-            together = self._leads(f"{previous.message} {message}", None)
+            together = self._leads(f"{previous.message[: MAX_LENGTH // 2]} {message}", None)
             share = _FOLLOW_UP_SHARE
             leads = {name: share * together[name] + (1 - share) * lead for name, lead in leads.items()}
             if previous.specialist in leads:
@@ -246,11 +233,11 @@ class Router:
             return None  # a question about a file that nobody attached has no answer
         return choice
 
-    def _leads(self, message: str, by_meaning: Sequence[float] | None) -> dict[str, float]:
+    def _leads(self, message: str, embedding_scores: Sequence[float] | None) -> dict[str, float]:
         """Return the lead of each specialist over "none"."""
         scores = self._words.score(self._vector(_count_features(message)))
-        if by_meaning is not None:
-            scores = [(one + other) / 2 for one, other in zip(scores, by_meaning, strict=True)]
+        if embedding_scores is not None:
+            scores = [(one + other) / 2 for one, other in zip(scores, embedding_scores, strict=True)]
         leads = {name: score - scores[-1] for name, score in zip(self._names, scores, strict=False)}
         topics = topics_of(message) if self._topics else ()
         for name, strengths in self._topics.items():
@@ -268,7 +255,7 @@ class Router:
         return numbers, [value / length for value in values]
 
 
-class MeaningClassifier:
+class EmbeddingClassifier:
     """Scores embeddings, for `Router.choose`. Args: `Router.sample` with its embeddings."""
 
     def __init__(self, vectors: Sequence[Sequence[float]], labels: Sequence[int]) -> None:
@@ -286,22 +273,22 @@ class MeaningClassifier:
         return self._classifier.score((range(len(scaled)), scaled))
 
 
-_fitted: dict[Sequence[Routable], Router] = {}
+_fitted: dict[Sequence[AnySpecialist], Router] = {}
 _fitting = threading.Lock()
 
 
-def find_fitted(specialists: tuple[Routable, ...]) -> Router | None:
+def find_fitted(specialists: tuple[AnySpecialist, ...]) -> Router | None:
     """Return the router of these specialists, if it was fitted."""
     return _fitted.get(specialists)
 
 
-async def find_router(specialists: tuple[Routable, ...]) -> Router:
+async def find_router(specialists: tuple[AnySpecialist, ...]) -> Router:
     """Return the router of these specialists. Fitting it takes about a second, once per process."""
     router: Router = _fitted.get(specialists) or await call_in_thread("router", partial(_fit, specialists))
     return router
 
 
-def _fit(specialists: tuple[Routable, ...]) -> Router:
+def _fit(specialists: tuple[AnySpecialist, ...]) -> Router:
     with _fitting:
         router = _fitted.get(specialists)
         if router is None:
@@ -352,7 +339,7 @@ def _count_features(text: str) -> Mapping[str, float]:
     return {feature: weight * (1 + math.log(counts[feature])) for feature, weight in weights.items()}
 
 
-def _describe(specialist: Routable) -> str:
+def _describe(specialist: AnySpecialist) -> str:
     """Return name, description and parameters of a specialist as one text."""
     parts = [specialist.name.replace("_", " "), specialist.description]
     for name, schema in specialist.parameters.get("properties", {}).items():
@@ -362,12 +349,12 @@ def _describe(specialist: Routable) -> str:
     return " ".join(parts)[:MAX_LENGTH]
 
 
-def _not_examples(specialists: Sequence[Routable]) -> Iterator[str]:
+def _not_examples(specialists: Sequence[AnySpecialist]) -> Iterator[str]:
     for one in specialists:
         yield from one.not_examples
 
 
-def _has_parameter(specialist: Routable, name: str) -> bool:
+def _has_parameter(specialist: AnySpecialist, name: str) -> bool:
     return name in specialist.parameters.get("properties", {})
 
 
@@ -395,7 +382,7 @@ def _topics_by_word() -> Mapping[str, Sequence[str]]:
     return found
 
 
-def _find_topics(specialists: Sequence[Routable], texts: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
+def _find_topics(specialists: Sequence[AnySpecialist], texts: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
     """Return the topics of each specialist of few examples, from 0 to 1.
 
     A topic counts fully if two of its texts are about it, and if it is rare in all texts.

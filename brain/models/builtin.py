@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from brain.assist.answer import FoundText, compose_answer
 from brain.assist.params import build_params, fill_params
+from brain.assist.result_answer import ResultText, compose_answer
 from brain.assist.router import Previous, Router, find_router
-from brain.errors import Refused
+from brain.concurrency import NoThread
+from brain.errors import ModelError, Refused
 from brain.events import Resume
 from brain.messages import CLOCK_NOTE, RECALL_NOTE, Attachment, Chunk, Finish, Message
 from brain.models.circuit_breaker import CircuitBreaker
@@ -64,7 +65,7 @@ _ABOUT_ME = re.compile(r"\b(?:who|what|which|how)\b[^.?!]{0,20}\bare you\b|\bwha
 class _Notes:
     """Brain's notes in a message (blocks, contents of attachments by ID, IDs of files), and the rest of it."""
 
-    blocks: list[FoundText] = field(default_factory=list)
+    blocks: list[ResultText] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     rest: str = ""
@@ -104,7 +105,10 @@ class Builtin(TextOnlyModel):
         if TASK_DONE in system and "<final_output>" not in system:  # it directs another model
             text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
         elif turn_pass == 0 or not has_answered:
-            router = await find_router(tuple(self._specialists.values()))
+            try:
+                router = await find_router(tuple(self._specialists.values()))
+            except NoThread:
+                raise ModelError("model_failed", "The server is too busy for the demo model.") from None
             text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, messages, router)
         else:
             blocks = [block for one in newest for block in _parse_notes(one.content).blocks]
@@ -216,11 +220,11 @@ def _parse_notes(message: str) -> _Notes:
         text = message[edge.end() + 1 : end.start() - 1]
         before = message[rest_from : edge.start()]
         if edge["name"] and not before.lstrip().startswith(_TASK_LIST):
-            notes.blocks.append(FoundText(edge["name"], text))
+            notes.blocks.append(ResultText(edge["name"], text))
         elif edge["id"]:
             notes.texts[edge["id"]] = text
         elif edge["failed"]:
-            notes.blocks.append(FoundText(edge["failed"], edge["reason"], failed=True))
+            notes.blocks.append(ResultText(edge["failed"], edge["reason"], failed=True))
         elif edge["files"]:
             notes.files += _FILE.findall(edge["files"])
         rest.append(before)
@@ -229,6 +233,6 @@ def _parse_notes(message: str) -> _Notes:
     return notes
 
 
-def _compose(found: Sequence[FoundText]) -> str:
+def _compose(found: Sequence[ResultText]) -> str:
     """Return the answer from results, without the signatures of earlier answers that they quote."""
     return compose_answer([one._replace(text=one.text.replace(_SIGNATURE, "")) for one in found])

@@ -17,14 +17,22 @@ from brain.turn_request import Decoding, Sampling
 
 _DIALECT = msgspec.structs.replace(LLAMA_CPP, names={"max_tokens": "n_predict"})
 _TRIGGER = {"type": 1, "value": OPENERS[0].removesuffix("[")}
-"""Text after which a grammar applies (1: a word). It ends before the bracket because a token can contain more than that
-bracket, and llama.cpp fails if the token with the end of the trigger does not match the grammar."""
+"""Text after which a grammar applies (1: a word). llama.cpp may join `[` with the next characters in one token, which must
+match the grammar. So the trigger ends before `[`."""
 _LAST_FIELDS = ("content", "stop", "stop_type", "tokens_evaluated", "tokens_predicted", "timings/cache_n")
 """The fields of the last event. By default, it also repeats the prompt. An older version sends all its fields."""
 
 
 class CompletionRefused(Exception):
-    """The server has no completion for these messages."""
+    """The server has no completion for these messages.
+
+    Args:
+        may_lack_grammars: Whether it may be the grammar that the server rejects.
+    """
+
+    def __init__(self, *, may_lack_grammars: bool = False) -> None:
+        super().__init__()
+        self.may_lack_grammars = may_lack_grammars
 
 
 class Prompt(msgspec.Struct):

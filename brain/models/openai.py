@@ -143,13 +143,15 @@ class OpenAI(Remote):
             async with aclosing(stream_chunks(request, completion.build_reply(), self._url)) as chunks:
                 async for chunk in chunks:
                     yield chunk
-        except completion.CompletionRefused:
-            pass
+        except completion.CompletionRefused as refused:
+            may_lack_grammars = refused.may_lack_grammars
         else:
             return
         stream = super().stream(messages, 0, sampling, decoding=Decoding(stop=decoding.stop))
         async with aclosing(stream) as chunks:
             async for chunk in chunks:
+                if may_lack_grammars:  # the same request without a grammar is accepted
+                    self._has_lazy_grammars = may_lack_grammars = False
                 yield chunk
 
     async def _ask_completion(self, messages: Sequence[Message], sampling: Sampling, decoding: Decoding) -> Answer:
@@ -169,10 +171,8 @@ class OpenAI(Remote):
                 self._has_completions = False
             elif is_plain:
                 raise
-            else:
-                self._has_lazy_grammars = False
-            log.info("model server rejects a completion; Brain sends chat requests only: %s", error.detail)
-            raise completion.CompletionRefused from None
+            log.info("model server rejects a completion; Brain sends a chat request: %s", error.detail)
+            raise completion.CompletionRefused(may_lack_grammars=error.status in (400, 422)) from None
 
     async def _build_prompt(self, messages: Sequence[Message], sampling: Sampling) -> str:
         """Return the prompt that llama.cpp makes of the messages.

@@ -1,6 +1,6 @@
-"""The messages for a model that does not ask for specialists: Brain has asked for it, and the model reads the result.
+"""The messages for a model that calls no specialists: Brain makes the call, and the model reads the result.
 
-They have no instructions for calls, and at most as much of a result as a small model can use.
+They have no instructions for calls. A small model reads at most as much as it can use.
 """
 
 import re
@@ -37,9 +37,9 @@ _ASKS_TIME = re.compile(
 )
 
 
-def information(texts: Sequence[str]) -> str:
-    """Return the beginning of each result, together as long as a small model can use."""
-    parts, room = [], MAX_INFORMATION
+def information(texts: Sequence[str], max_bytes: int) -> str:
+    """Return the beginning of each result, together at most as long as this."""
+    parts, room = [], max_bytes
     for n, text in enumerate(texts):
         part = _shorten(text.strip(), room // (len(texts) - n))
         room -= len(part)

@@ -1,4 +1,4 @@
-"""Decides what Brain does for models that do not ask for specialists, and learns from each model's answers."""
+"""Decides what Brain does for models that do not call specialists, and learns from each model's answers."""
 
 import asyncio
 import logging
@@ -12,12 +12,13 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from brain.assist.decision import SMALL_MODEL, SURE_LEAD, Assistance, Habit, Outcome
+from brain.assist.assistance import SMALL_MODEL, SURE_LEAD, Assistance, CallingState, Outcome
 from brain.assist.params import build_params, required_schema
-from brain.assist.router import MAX_FITTED, Choice, MeaningClassifier, Previous, Router, find_fitted, find_router
+from brain.assist.router import MAX_FITTED, Choice, EmbeddingClassifier, Previous, Router, find_fitted, find_router
 from brain.concurrency import NoThread, call_in_thread
 from brain.errors import Refused, StoreError
 from brain.events import AssistMode
+from brain.memory.cache import StoreVersion
 from brain.messages import Call, Exchange, History, Query, TurnReport
 from brain.models import AnyModel, ModelEntry
 from brain.plugins.context import AssistContext
@@ -34,6 +35,8 @@ log = logging.getLogger("brain")
 NOT_ONLY_READ = "For this model, Brain makes no calls that change something. Choose a larger model for {}."
 LEARNED_FROM: Collection[str] = ("complete", "length", "repetition", "call_limit")
 """Ends of a turn that say something about its model."""
+NO_CALL: Collection[str] = ("unknown", "malformed", "oversized", "forged")
+"""Codes of what a model wrote instead of a call."""
 EMBEDDED_AT_ONCE = 16
 """Examples in one request to the embedding server, which messages wait for."""
 EMBEDDING_PAUSE = 60.0
@@ -45,20 +48,33 @@ class Assistant:
 
     def __init__(self, settings: Settings, registry: Registry, store: SQLite) -> None:
         self._embedding_model: AnyModel | None = None
-        self._meanings: dict[tuple[Router, str], MeaningClassifier] = {}
+        self._classifiers: dict[tuple[Router, str], EmbeddingClassifier] = {}
         self._embed_at = 0.0
         self._settings = settings
         self._registry = registry
         self._store = store
-        self._habits: dict[str, Habit] = {}
+        self._others = StoreVersion(store)
+        self._states: dict[str, tuple[int | None, CallingState]] = {}  # with the version of the store
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._embedding: asyncio.Task[None] | None = None
         self._fitting: asyncio.Task[None] | None = None
 
-    def use_embeddings(self, model: AnyModel) -> None:
-        """Let the embeddings of the messages help to choose. They are those of this model."""
-        self._embedding_model = model
+    async def open(self, entries: Sequence[ModelEntry], embedding_model: AnyModel | None) -> None:
+        """Read what is known about the models. Fit the router in the background if one of them will need it.
+
+        Args:
+            embedding_model: The model whose embeddings of messages help to choose.
+        """
+        self._embedding_model = embedding_model
+        modes = [find_mode(self._settings, entry) for entry in entries]
+        states = [await self.read_state(entry) for entry in entries]
+        needs_router = [
+            mode == "always" or (mode == "auto" and _has_server(entry) and (state.is_assisted or is_small(entry.model)))
+            for mode, state, entry in zip(modes, states, entries, strict=True)
+        ]
+        if any(needs_router):
+            self._fit_soon(tuple(self._registry.usable()))
 
     async def close(self) -> None:
         """Wait until what was learned is stored."""
@@ -67,45 +83,58 @@ class Assistant:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def needs_embedding(self, request: TurnRequest, entry: ModelEntry) -> bool:
-        """Whether the embedding of the message helps to choose. A model that asks by itself does not wait for one."""
-        if self._embedding_model is None:
-            return False
-        habit = await self._find_habit(request, entry)
-        return habit is not None and habit.assists
-
-    async def _find_habit(self, request: TurnRequest, entry: ModelEntry) -> Habit | None:
-        """Return the habit that counts for a turn; None if Brain neither assists the model nor learns from it."""
+    async def find_state(self, request: TurnRequest, entry: ModelEntry) -> CallingState | None:
+        """Return the state that counts for a turn; None if Brain neither assists the model nor learns from it."""
         mode = request.assist or find_mode(self._settings, entry)
         is_possible = request.strategy == "mono" and not request.tools and request.sampling.format is None
         if mode == "off" or not is_possible or request.source == "report" or entry.model.is_demo:
             return None
         if mode == "always":
-            return Habit(assists=True)
-        return await self.read_habit(entry) if _has_server(entry) else None
+            return CallingState(is_assisted=True)
+        return await self.read_state(entry) if _has_server(entry) else None
+
+    def needs_embedding(self, state: CallingState | None) -> bool:
+        """Whether the embedding of the message helps to choose. Only a model that Brain assists waits for it."""
+        return self._embedding_model is not None and state is not None and state.is_assisted
 
     async def decide(
-        self, request: TurnRequest, history: History, entry: ModelEntry, query: Query | None
+        self, request: TurnRequest, history: History, entry: ModelEntry, state: CallingState | None, query: Query | None
     ) -> Assistance | None:
-        """Return what to do for the model in a turn; None if it is left to itself and nothing can be learned."""
-        specialists = self._registry.usable(request.specialists)
-        habit = await self._find_habit(request, entry) if specialists else None
-        if habit is None:
+        """Return what to do for the model in a turn; None if it is left to itself and nothing can be learned.
+
+        Args:
+            state: Of the turn, from `find_state`.
+            query: The embedding of the message.
+        """
+        if state is None:
             return None
+        try:
+            return await self._decide(request, history, entry, state, query)
+        except Exception:  # no turn fails because of a choice
+            log.exception("no specialist can be chosen")
+            return None
+
+    async def _decide(
+        self, request: TurnRequest, history: History, entry: ModelEntry, state: CallingState, query: Query | None
+    ) -> Assistance | None:
+        specialists = self._registry.usable(request.specialists)
+        if not specialists:
+            return None
+        small = is_small(entry.model)
         installed = tuple(self._registry.usable())
         router = find_fitted(installed)
-        if router is None and not (habit.assists or habit.is_small):  # a model that may ask by itself does not wait
-            self._fitting = self._fitting or asyncio.create_task(self._fit(installed), name="assist")
+        if router is None and not (state.is_assisted or small):  # a model that may call by itself does not wait
+            self._fit_soon(installed)
             return None
         router = router or await find_router(installed)
-        by_meaning = self._score_meaning(router, query) if habit.assists else None
-        choice = _choose(router, specialists, request, history, by_meaning)
-        plain = Assistance(is_assisted=True) if habit.assists else None
+        embedding_scores = self._score_embedding(router, query) if state.is_assisted else None
+        choice = _choose(router, specialists, request, history, embedding_scores)
+        no_call = Assistance(is_assisted=True, is_small=small) if state.is_assisted else None
         if choice is None or request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
-            return plain
+            return no_call
         specialist = self._registry[choice.name].specialist
         if any(file.kind in specialist.activates_on for file in request.attachments):  # it is called anyway
-            return plain
+            return no_call
         params: dict[str, Any] | None = None
         refusal = ""
         try:
@@ -115,24 +144,30 @@ class Assistant:
         if not refusal and not _may_only_read(specialist, params):
             refusal = NOT_ONLY_READ.format(specialist.name)
         if refusal:
-            return Assistance(is_assisted=True, refusal=refusal) if habit.assists else None
+            return Assistance(is_assisted=True, is_small=small, refusal=refusal) if state.is_assisted else None
         mode = request.assist or find_mode(self._settings, entry)
         is_sure = mode == "auto" and params is not None and choice.lead >= SURE_LEAD and not choice.follows_up
-        if not habit.assists:
-            watch = Assistance(
+        is_probe = is_sure and state.is_probe_due
+        if is_probe or not state.is_assisted:
+            watched = Assistance(
                 is_assisted=False,
+                is_small=small,
                 name=choice.name,
                 params=params,
-                is_evidence=True,
-                rescues=habit.is_small and not habit.asked,
+                is_counted=True,
+                is_probe=is_probe,
+                calls_after_miss=is_probe or (small and not state.right_calls),
             )
-            return watch if is_sure else None
-        if is_sure and habit.is_examination_due:
-            return Assistance(is_assisted=False, name=choice.name, params=params, is_evidence=True, rescues=True)
-        schema = required_schema(specialist) if params is None else None
+            return watched if is_sure else None
+        schema = required_schema(specialist) if params is None and specialist.assist is None else None
         if params is None and schema is None:
-            return plain
-        return Assistance(is_assisted=True, name=choice.name, params=params, schema=schema, is_evidence=is_sure)
+            return no_call
+        return Assistance(
+            is_assisted=True, is_small=small, name=choice.name, params=params, schema=schema, is_counted=is_sure
+        )
+
+    def _fit_soon(self, specialists: tuple[Specialist[..., object], ...]) -> None:
+        self._fitting = self._fitting or asyncio.create_task(self._fit(specialists), name="assist")
 
     async def _fit(self, specialists: tuple[Specialist[..., object], ...]) -> None:
         try:
@@ -141,26 +176,26 @@ class Assistant:
         finally:
             self._fitting = None
 
-    def _score_meaning(self, router: Router, query: Query | None) -> Sequence[float] | None:
+    def _score_embedding(self, router: Router, query: Query | None) -> Sequence[float] | None:
         """Return the scores of the classes by the embedding of a message, once those of the examples are learned."""
         if query is None or self._embedding_model is None:
             return None
         key = router, query.model
-        if (classifier := self._meanings.get(key)) is not None:
+        if (classifier := self._classifiers.get(key)) is not None:
             return classifier.score(query.vector)
         if self._embedding is None and time.monotonic() >= self._embed_at:
-            self._embedding = asyncio.create_task(self._learn_meanings(key, self._embedding_model), name="assist")
+            self._embedding = asyncio.create_task(self._fit_embeddings(key, self._embedding_model), name="assist")
         return None
 
-    async def _learn_meanings(self, key: tuple[Router, str], model: AnyModel) -> None:
+    async def _fit_embeddings(self, key: tuple[Router, str], model: AnyModel) -> None:
         texts, labels = zip(*key[0].sample, strict=True)
         vectors: list[list[float]] = []
         try:
             for start in range(0, len(texts), EMBEDDED_AT_ONCE):
                 vectors += await model.embed(texts[start : start + EMBEDDED_AT_ONCE], "query")
-            self._meanings[key] = await call_in_thread("router", partial(MeaningClassifier, vectors, labels))
-            if len(self._meanings) > MAX_FITTED:
-                del self._meanings[next(iter(self._meanings))]
+            self._classifiers[key] = await call_in_thread("router", partial(EmbeddingClassifier, vectors, labels))
+            if len(self._classifiers) > MAX_FITTED:
+                del self._classifiers[next(iter(self._classifiers))]
         except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work
             log.info("assisted calls are chosen by words only: no embeddings of %s: %r", model.name, error)
             self._embed_at = time.monotonic() + EMBEDDING_PAUSE
@@ -168,27 +203,27 @@ class Assistant:
             self._embedding = None
 
     def is_assisted(self, entry: ModelEntry) -> bool:
-        """Whether Brain calls specialists for a model, as far as `read_habit` was called for it."""
+        """Whether Brain calls specialists for a model, as far as this process knows."""
         mode = find_mode(self._settings, entry)
-        return mode == "always" or (mode == "auto" and self._habits.get(_key(entry), Habit()).assists)
+        _, state = self._states.get(_key(entry), (None, CallingState()))
+        return mode == "always" or (mode == "auto" and state.is_assisted)
 
-    async def read_habit(self, entry: ModelEntry) -> Habit:
-        """Return what is known about a model."""
+    async def read_state(self, entry: ModelEntry) -> CallingState:
+        """Return what is known about a model. Other processes may learn, too."""
         key = _key(entry)
-        habit = self._habits.get(key)
-        if habit is None:
-            try:
-                stored = await read_habit(self._store, entry)
-            except StoreError:  # the next message reads it again
-                return _expect(entry)
-            habit = self._habits.setdefault(key, stored)
-        return habit
+        version = await self._others.version()
+        read_at, state = self._states.get(key, (None, CallingState()))
+        if read_at is None or read_at != version:
+            with suppress(StoreError):  # the next message reads it again
+                state = await read_state(self._store, entry)
+                self._states[key] = version, state
+        return state
 
     def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange, report: TurnReport) -> None:
         """Learn from the end of a turn, and store it in the background."""
-        asks = assistance.is_assisted and _has_called(exchange)
-        took_over = exchange.model != entry.model.name
-        if took_over or exchange.outcome not in LEARNED_FROM or not (assistance.is_evidence or asks):
+        has_fallen_back = exchange.model != entry.model.name
+        is_counted = assistance.is_counted or (assistance.is_assisted and _has_called(exchange))
+        if has_fallen_back or exchange.outcome not in LEARNED_FROM or not is_counted:
             return
         task = asyncio.create_task(self._learn(assistance, entry, exchange), name="assist")
         self._tasks.add(task)
@@ -197,21 +232,26 @@ class Assistant:
     async def _learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange) -> None:
         key, name = _key(entry), assistance.name
         async with self._writing:
-            before = await self.read_habit(entry)
-            is_private = name in self._registry and self._registry[name].specialist.is_private
-            if assistance.is_assisted and _has_called(exchange):
-                habit = before.learn("right", name, is_private=is_private)
-            elif assistance.is_assisted:
-                habit = before.assist()
-            else:
-                habit = before.learn(_outcome(exchange, name), name, is_private=is_private)
-            if habit.describe() != before.describe():
-                log.info("model %s: %s", entry.model.name, habit.describe())
-            self._habits[key] = habit
             try:
-                await self._store.set_server_value(key, msgspec.json.encode(habit).decode())
+                before = await read_state(self._store, entry)
+                is_private = name in self._registry and self._registry[name].specialist.is_private
+                if assistance.is_assisted and not _has_called(exchange):
+                    state = before.assist()
+                else:
+                    outcome: Outcome = "right" if assistance.is_assisted else _outcome(exchange, name)
+                    state = before.learn(outcome, name, is_private=is_private, is_small=is_small(entry.model))
+                await self._store.set_server_value(key, msgspec.json.encode(state).decode())
             except StoreError as error:
                 log.warning("what was learned about model %s was not stored: %s", entry.model.name, error)
+                return
+            self._states[key] = await self._others.version(), state
+            if state.describe() != before.describe():
+                log.info("model %s: %s", entry.model.name, state.describe())
+
+
+def is_small(model: AnyModel) -> bool:
+    """Whether a model is a small or a base model, as far as its server reports that."""
+    return model.is_base or (model.parameters is not None and model.parameters < SMALL_MODEL)
 
 
 def _may_only_read(specialist: Specialist[..., object], params: Mapping[str, object] | None) -> bool:
@@ -234,8 +274,8 @@ def find_mode(settings: Settings, entry: ModelEntry) -> AssistMode:
     return (None if entry.row is None else entry.row.assist) or settings.assist
 
 
-async def read_habit(store: SQLite | None, entry: ModelEntry) -> Habit:
-    """Return what is stored about a model, else only what to expect of it.
+async def read_state(store: SQLite | None, entry: ModelEntry) -> CallingState:
+    """Return what is stored about a model.
 
     Raises:
         StoreError: the store cannot be read.
@@ -243,31 +283,25 @@ async def read_habit(store: SQLite | None, entry: ModelEntry) -> Habit:
     text = None if store is None else await store.server_value(_key(entry))
     with suppress(msgspec.DecodeError):
         if text is not None:
-            return msgspec.json.decode(text, type=Habit)
-    return _expect(entry)
-
-
-def _expect(entry: ModelEntry) -> Habit:
-    """Return what is known about a model before its first answer: whether it is a small or a base model."""
-    size = entry.model.parameters
-    return Habit(is_small=entry.model.is_base or (size is not None and size < SMALL_MODEL))
+            return msgspec.json.decode(text, type=CallingState)
+    return CallingState()
 
 
 async def describe_assistance(settings: Settings, store: SQLite | None, entry: ModelEntry) -> str:
-    """Return what Brain does for a model, as a phrase for people; empty for one that always asks."""
+    """Return what Brain does for a model, as a phrase for people; empty for one that always calls."""
     mode = find_mode(settings, entry)
     if entry.model.is_demo or (mode == "auto" and not _has_server(entry)):
         return ""
     if mode != "auto":
         return "Brain calls specialists for it" if mode == "always" else "Brain calls no specialists for it"
-    try:
-        return (await read_habit(store, entry)).describe()
-    except StoreError:
-        return _expect(entry).describe()
+    state = CallingState()
+    with suppress(StoreError):
+        state = await read_state(store, entry)
+    return state.describe()
 
 
 def _has_server(entry: ModelEntry) -> bool:
-    """Whether a language model answers: the demo model always asks, and a script says what it says."""
+    """Whether a language model answers: the demo model always calls, and a script says what it says."""
     return entry.row is not None and entry.row.kind in REMOTE_KINDS
 
 
@@ -280,7 +314,8 @@ def _key(entry: ModelEntry) -> str:
 
 def _outcome(exchange: Exchange, name: str) -> Outcome:
     """Return what the model did with a message that needs this specialist. A call that failed is one, too."""
-    called = [part.name for part in exchange.parts if isinstance(part, Call) and part.by == "model"]
+    calls = [part for part in exchange.parts if isinstance(part, Call)]
+    called = [call.name for call in calls if call.by == "model" and call.code not in NO_CALL]
     if name in called:
         return "right"
     return "other" if called else "none"
@@ -291,7 +326,7 @@ def _choose(
     specialists: Sequence[Specialist[..., object]],
     request: TurnRequest,
     history: History,
-    by_meaning: Sequence[float] | None,
+    embedding_scores: Sequence[float] | None,
 ) -> Choice | None:
     previous = None
     if history.exchanges:
@@ -301,7 +336,7 @@ def _choose(
     return router.choose(
         request.message,
         [one.name for one in specialists],
-        by_meaning,
+        embedding_scores,
         previous,
         has_files=bool(request.attachments),
         can_read_files=bool(request.attachments or history.attachments),

@@ -11,7 +11,7 @@ from typing import get_args
 
 import anyio.lowlevel
 
-from brain.assist.decision import Assistance
+from brain.assist.assistance import Assistance, CallingState
 from brain.errors import BadRequest, SettingsError
 from brain.events import Role, StrategyName
 from brain.memory import Memory
@@ -117,13 +117,12 @@ class Engine:
             found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable()))
             stack.callback(setattr, self, "models", [])
             stack.callback(setattr, self, "entries", {})
-            if found.embedder is not None:
-                self._assistant.use_embeddings(found.embedder.model)
             self.models, self.entries, self.embedder = found.offered, found.by_name, found.embedder
             self._check_profiles()
             writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
             first = found.offered[0]
-            await self._assistant.read_habit(first)
+            embedding_model = None if found.embedder is None else found.embedder.model
+            await self._assistant.open(found.offered, embedding_model)
             background = self.memory.run_background(
                 writer, lambda: self.runs.is_idle, embedder, lambda: not self._assistant.is_assisted(first)
             )
@@ -293,9 +292,10 @@ class Engine:
             note = actions = None
             if lease is not None:
                 note = history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
-            query = await self._embed(request, entry)
+            state = await self._assistant.find_state(request, entry)
+            query = await self._embed(request, state)
             history.recalled = await self._recall(request, history, query)
-            assistance = await self._assistant.decide(request, history, entry, query)
+            assistance = await self._assistant.decide(request, history, entry, state, query)
             view = tasks = None
             if request.user is not None:
                 place = history.id if lease is not None else None
@@ -474,10 +474,10 @@ class Engine:
         await self.delete(user, task.work_id)
         return await self.tasks.delete(user, task_id)
 
-    async def _embed(self, request: TurnRequest, entry: ModelEntry) -> Query | None:
+    async def _embed(self, request: TurnRequest, state: CallingState | None) -> Query | None:
         """Return the embedding of the message, if recall or the choice of a specialist compares it."""
         recalls = request.memory and request.user is not None and await self.memory.can_recall(request.user)
-        if not recalls and not await self._assistant.needs_embedding(request, entry):
+        if not recalls and not self._assistant.needs_embedding(state):
             return None
         return await self.memory.embed_query(request.message, private=request.private)
 

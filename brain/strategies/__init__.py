@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from brain.assist.decision import Assistance
+from brain.assist.assistance import Assistance
 from brain.events import StrategyName
-from brain.strategies.assisted import Assisted, Examined
+from brain.strategies.assisted import Assisted, Probe
 from brain.strategies.dual import Dual
 from brain.strategies.mono import Mono
 from brain.strategies.reason import Reason
@@ -24,4 +24,4 @@ def find_strategy(name: StrategyName, assistance: Assistance | None = None) -> C
     """Return what makes the strategy of a turn."""
     if assistance is not None and assistance.is_assisted:
         return Assisted
-    return Examined if assistance is not None and assistance.rescues else STRATEGIES[name]
+    return Probe if assistance is not None and assistance.calls_after_miss else STRATEGIES[name]

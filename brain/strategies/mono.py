@@ -3,16 +3,16 @@
 from brain.events import Limits
 from brain.turn.strategy import Passes, Plan
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_DECODING
+from brain.turn_request import DEFAULT_DECODING, Decoding
 
 
 class Mono:
     """One pass after another, until one has no calls. See `Strategy`."""
 
     max_rounds = 0
-    _decoding = DEFAULT_DECODING
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, decoding: Decoding = DEFAULT_DECODING) -> None:
+        self._decoding = decoding
         self.writer = turn.add_participant(is_private=False)
         self.participants = (self.writer,)
 

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from brain.assist.decision import Assistance
+from brain.assist.assistance import Assistance
 from brain.errors import Interruption, ModelError, ModelErrorCode, PrefillRefused, ToolsRefused
 from brain.events import (
     ApprovalRequired,

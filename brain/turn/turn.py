@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from brain.assist.decision import Assistance
+from brain.assist.assistance import Assistance
 from brain.errors import BadRequest, Interruption, ModelError
 from brain.events import CallCode, Done, Error, Event, Notice, Resume, Role, Round, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize

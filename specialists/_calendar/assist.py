@@ -36,7 +36,7 @@ _WORDS = word_set(
     "appointment appointments meeting meetings agenda calendar schedule scheduled diary event events planned plans "
     "plan start starts begin begins begun few ready between then work works busy booked book free available gap slot "
     "slots fit find shift list everything due happening occupied workshop call calls entry entries calender planner "
-    "o'clock kindly dear terse half quarter termin termine terminen kalender verabredung verabredungen geplant "
+    "o'clock kindly dear half quarter termin termine terminen kalender verabredung verabredungen geplant "
     "anstehen ansteht beginnt frei lücke treffen besprechung rendez-vous réunion réunions calendrier prévu prévue "
     "prévus commence libre événements événement emploi cita citas reunión reuniones calendario evento eventos "
     "programado empieza hueco libres next last coming past recent morning afternoon evening night noon midday "

@@ -18,6 +18,7 @@ from turn_helpers import ask_for, done, failed, registry_of, short
 from brain import Refused, specialist
 from brain.assist.router import find_router
 from brain.events import Event, Limits, SpecialistResult, SpecialistStart
+from brain.messages import Attachment
 from brain.runtime.commands import SteerTurn
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
@@ -37,7 +38,8 @@ SYSTEM = "Answer the question in one or two sentences, only with what the inform
 NOW = datetime(2026, 11, 23, 10, tzinfo=ZoneInfo("Europe/Berlin"))
 CLOCK = "It is Monday 2026-11-23 10:00, Europe/Berlin."
 pytestmark = pytest.mark.anyio
-ANSWERS = models("m", owned_by="vllm")
+LARGE = models("m", owned_by="vllm")
+SMALL = models("m", owned_by="vllm", meta={"n_params": 135_000_000})
 
 
 def find_harbour(message: str, context: Any) -> dict[str, Any] | None:
@@ -107,16 +109,21 @@ class Chat:
     async def begin(self, message: str = ASKED, conversation_id: str = "c", **options: Any) -> Run:
         return await self.engine.begin(ask_for(message, conversation_id=conversation_id, **options), "native")
 
+    async def read(self, run: Run) -> list[Event]:
+        """The events of a turn, after what it teaches is stored."""
+        events = await read_events(run)
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "assist"))
+        return events
+
     async def say(self, message: str = ASKED, **options: Any) -> list[Any]:
-        return short(await read_events(await self.begin(message, **options)))
+        return short(await self.read(await self.begin(message, **options)))
 
     async def ask(self, *messages: str) -> list[str]:
         """Who called a specialist in each turn."""
         found = []
         for n, message in enumerate(messages):
-            events = await read_events(await self.begin(message, f"c{n}"))
+            events = await self.read(await self.begin(message, f"c{n}"))
             found.append("".join(event.by for event in events if isinstance(event, SpecialistStart)))
-            await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "assist"))
         return found
 
     @property
@@ -147,9 +154,9 @@ async def chat_with(server: OpenAIServer, *others: OpenAIServer, **settings: str
 
 
 @asynccontextmanager
-async def chat(*passes: Pass, **settings: str) -> AsyncIterator[Chat]:
+async def chat(*passes: Pass, answers: Any = SMALL, **settings: str) -> AsyncIterator[Chat]:
     async with (
-        OpenAIServer(*passes, answers=ANSWERS) as server,
+        OpenAIServer(*passes, answers=answers) as server,
         chat_with(server, **settings) as one,
     ):
         yield one
@@ -199,6 +206,8 @@ async def test_the_model_reads_the_result_before_the_question() -> None:
                 done(PROSE, 1, 2),
             ],
         ),
+        # the `assist` function returns no parameters
+        ("when is high water in Hull", [Pass(["I do not know."])], ["I do not know.", done("I do not know.")]),
         # parameters that the model writes
         (
             GARAGES[0],
@@ -236,7 +245,6 @@ async def test_an_assisted_turn(message: str, passes: Sequence[Pass], expected: 
         ("Hello!", {}),
         (LAMPS[0], {}),  # writes
         (LETTERS[0], {}),  # needs approval
-        ("when is high water in Hull", {}),  # without parameters
         (ASKED, {"specialists": ["garage"]}),
         (ASKED, {"limits": Limits(calls=0)}),
         (ASKED, {"limits": Limits(calls_per_specialist=0)}),
@@ -268,25 +276,71 @@ async def test_no_assisted_call(message: str, options: dict[str, Any]) -> None:
 async def test_the_request_wins_over_the_row_and_the_row_over_the_setting(
     setting: str, row: str | None, request_: Any, is_assisted: bool
 ) -> None:
-    async with chat(Pass([PROSE]), ASSIST=setting, **({} if row is None else {"row": row})) as one:
+    async with chat(Pass([PROSE]), answers=LARGE, ASSIST=setting, **({} if row is None else {"row": row})) as one:
         assert await one.say(assist=request_) == [*(CALLED if is_assisted else []), PROSE, done(PROSE, is_assisted)]
 
 
-async def test_a_model_that_asks_sees_no_difference() -> None:
+@pytest.mark.parametrize("size", [None, 135_000_000])
+async def test_a_model_that_calls_sees_no_difference(size: int | None) -> None:
     seen = []
+    answers = models("m", owned_by="llamacpp", **({} if size is None else {"meta": {"n_params": size}}))
     for mode in ("off", "auto"):
-        async with chat(*[Pass(["Let me see. ", MARKER]), Pass([PROSE])] * 5, ASSIST=mode) as one:
+        passes = [Pass(["Let me see. ", MARKER]), Pass([PROSE])] * 5
+        async with LlamaCppServer(*passes, answers=answers) as server, chat_with(server, ASSIST=mode) as one:
             events = [await one.say() for _ in range(5)]
-            seen.append((events, one.server.generated))
+            seen.append((events, server.generated))
     assert seen[0] == seen[1]
     assert len(seen[0][1]) == 10
+
+
+async def test_a_large_assisted_model_reads_everything_but_the_instructions_for_calls() -> None:
+    earlier = f"Hello! {'x' * 999}"
+    async with chat(*[Pass([PROSE])] * 3, answers=LARGE, SYSTEM="Be kind.") as one:
+        await one.say(earlier)
+        assert await one.say() == [*CALLED, PROSE, done(PROSE, 1)]
+        system, *rest = one.prompts[-1]
+        assert system.endswith("Be kind.")
+        assert "SPECIALIST" not in system
+        assert rest == [earlier, PROSE, f"Information:\n{HIGH_WATER}\n\nQuestion: {ASKED}"]
+        # it answers a question whose call failed
+        assert (await one.say("when is high water in Atlantis"))[-2:] == [PROSE, done(PROSE, 1)]
+        assert "tides failed: No such harbour: Atlantis." in one.prompts[-1][-1]
+
+
+async def test_a_small_model_reads_a_file_of_an_earlier_message() -> None:
+    file = Attachment(1, "shops.txt", "text/plain", b"The shop in Bonn closes at 18:30.")
+    async with chat(*[Pass(["At 18:30."])] * 2) as one:
+        await one.say("Hello!", attachments=(file,))
+        await one.say("Fine.")
+        assert one.prompts[-1][-1] == "Information:\nThe shop in Bonn closes at 18:30.\n\nQuestion: Fine."
 
 
 MISSED = [Pass(["I do not know."])] * 3
 SAY = [ASKED, "when is low tide in York", "tide times for York"]
 
 
-async def test_a_model_that_never_asks_is_assisted_and_examined(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["SPECIALIST_REQUEST[tides: harbour York", 'SPECIALIST_REQUEST[weather:{"city":"York"}]', "I do not know."]
+)
+async def test_a_small_model_is_assisted_after_one_answer_without_a_call(text: str) -> None:
+    async with chat(*[Pass([text]), Pass(["I do not know."])] * 2, Pass([PROSE]), ASSIST="auto") as one:
+        await one.say()
+        assert (await one.say())[0] == CALLED[0]
+
+
+async def test_processes_learn_from_each_other(tmp_path: Path) -> None:
+    path = f"sqlite:{tmp_path / 'store.db'}"
+    async with (
+        OpenAIServer(*MISSED, Pass([PROSE]), answers=LARGE) as server,
+        chat_with(server, ASSIST="auto", STORE=path) as first,
+        chat_with(server, ASSIST="auto", STORE=path) as second,
+    ):
+        assert await first.ask(*SAY[:2]) == ["", ""]
+        assert await second.ask(SAY[2]) == [""]
+        assert await second.ask(ASKED) == ["assist"]
+
+
+async def test_a_model_that_never_calls_is_assisted_and_probed(tmp_path: Path) -> None:
     path = f"sqlite:{tmp_path / 'store.db'}"
     asked = [Pass([MARKER]), Pass([PROSE])]
     server = OpenAIServer(
@@ -296,7 +350,7 @@ async def test_a_model_that_never_asks_is_assisted_and_examined(tmp_path: Path) 
         *[Pass([PROSE])] * 19,
         *asked,
         *asked,
-        answers=ANSWERS,
+        answers=LARGE,
     )
     async with server:
         async with chat_with(server, ASSIST="auto", STORE=path) as one:
@@ -304,7 +358,7 @@ async def test_a_model_that_never_asks_is_assisted_and_examined(tmp_path: Path) 
             assert await one.ask(*SAY) == ["assist"] * 3
         async with chat_with(server, ASSIST="auto", STORE=path) as one:
             assert await one.ask(*[ASKED] * 16) == ["assist"] * 16
-            # an examination: the model does not ask, and Brain adds the result
+            # a probe: the model does not call, and Brain adds the result
             events = await one.say()
             assert events == ["I do not know.", *CALLED, f"\n\n{QUOTED}", done(f"I do not know.\n\n{QUOTED}", 1)]
             assert "SPECIALIST_REQUEST[" in one.prompts[-1][0]
@@ -314,10 +368,10 @@ async def test_a_model_that_never_asks_is_assisted_and_examined(tmp_path: Path) 
 
 async def test_a_call_that_fails_and_an_answer_of_another_model_are_no_misses() -> None:
     asked = [Pass([MARKER.replace("York", "Atlantis")]), Pass(["I do not know."])]
-    async with chat(*asked * 4, ASSIST="auto") as one:
+    async with chat(*asked * 4, answers=LARGE, ASSIST="auto") as one:
         assert await one.ask(*["when is high water in Atlantis"] * 4) == ["model"] * 4
-    broken = OpenAIServer(*[Pass(status=500, answer={})] * 9, answers=ANSWERS)
-    other = OpenAIServer(*MISSED * 2, answers=ANSWERS)
+    broken = OpenAIServer(*[Pass(status=500, answer={})] * 9, answers=LARGE)
+    other = OpenAIServer(*MISSED * 2, answers=LARGE)
     async with broken, other, chat_with(broken, other, ASSIST="auto") as one:
         assert await one.ask(*SAY, ASKED) == [""] * 4
 
@@ -341,20 +395,26 @@ async def test_steering_and_stopping() -> None:
         assert short(events)[-1]["done"] == "cancelled"
 
 
-async def test_the_result_is_the_answer_when_the_time_is_over() -> None:
+@pytest.mark.parametrize(("message", "result"), [(ASKED, CALLED[1]), ("when is high water in Tyre", None)])
+async def test_the_result_is_the_answer_when_the_time_is_over(message: str, result: Any) -> None:
     async with chat(Pass([Wait(3600)])) as one:
-        events = await one.say(limits=Limits(turn_seconds=0.5))
-        assert events == [*CALLED, QUOTED, done(QUOTED, 1, reason="deadline")]
-        events = await one.say("when is high water in Tyre", limits=Limits(turn_seconds=0.5))
-        assert events[1] == failed("tides", "deadline")
-        assert events[-1] == done("".join(events[2:-1]), 1, 0, "deadline")
+        run = await one.begin(message)
+        events: list[Event] = []
+        async for batch in run.events():
+            events += batch
+            if any(isinstance(event, SpecialistStart if result is None else SpecialistResult) for event in batch):
+                run.stop("deadline")
+        found = short(events)
+    assert found[1] == (result or failed("tides", "deadline"))
+    assert (found[-1]["done"], found[-1]["text"]) == ("deadline", "".join(found[2:-1]))
+    assert result is None or found[2] == QUOTED
 
 
 async def test_another_model_takes_over_with_the_result() -> None:
     broken = Pass(status=500, answer={"error": {"message": "broken"}})
     async with (
-        OpenAIServer(*[broken] * 9, answers=ANSWERS) as first,
-        OpenAIServer(Pass([PROSE]), answers=ANSWERS) as second,
+        OpenAIServer(*[broken] * 9, answers=SMALL) as first,
+        OpenAIServer(Pass([PROSE]), answers=SMALL) as second,
         chat_with(first, second) as one,
     ):
         events = await one.say()
@@ -376,7 +436,7 @@ async def test_a_base_model_continues_plain_text() -> None:
 @pytest.mark.parametrize("shown", ["hidden", "block"])
 @pytest.mark.parametrize("text", [PROSE, "The moon is made of cheese."])
 def test_the_openai_api_shows_the_result_if_the_prose_was_dropped(shown: str, text: str) -> None:
-    with in_thread(OpenAIServer(*[Pass([text])] * 2, answers=ANSWERS)) as server:
+    with in_thread(OpenAIServer(*[Pass([text])] * 2, answers=SMALL)) as server:
         rows = json.dumps({"m": {"is": "openai:m", "url": server.url}})
         values = {"MODELS": rows, "MODEL": "m", "STORE": "memory:", "ASSIST": "always", "SHOW_RESULTS": shown}
         with brain_served(registry_of(*ALL), **values) as brain:

@@ -13,7 +13,7 @@ import pytest
 from turn_helpers import EVERYONE, KINDS, PNG, Item, Player, ask_for, read, registry_of, turn_of
 
 from brain import specialist
-from brain.assist.decision import Assistance
+from brain.assist.assistance import Assistance
 from brain.errors import BadRequest, ModelError, PrefillRefused, Refused, ToolsRefused
 from brain.events import ApprovalRequired, Event, Limits, Role, SpecialistResult, SpecialistStart, Thinking, Token
 from brain.messages import (
@@ -246,7 +246,7 @@ RECALLED = RecallResult(relevant=(StoredItem("u1", "fact", "I live in Ulm.", BEG
 FOUND = Assistance(is_assisted=True, name="finds", params={"text": "330 m"})
 FAILING = msgspec.structs.replace(FOUND, params={"text": "none"})
 WRITTEN = Assistance(is_assisted=True, name="finds", schema={"type": "object"})
-EXAMINED = msgspec.structs.replace(FOUND, is_assisted=False, rescues=True)
+EXAMINED = msgspec.structs.replace(FOUND, is_assisted=False, calls_after_miss=True)
 TURNS |= {
     f"assisted: {name}": (players, nothing, {"assistance": assistance, "history": History("c", recalled=RECALLED)})
     for name, players, assistance in (

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from brain.assist.answer import repeats_result
+from brain.assist.result_answer import repeats_result
 from brain.events import (
     Error,
     Event,

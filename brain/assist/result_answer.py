@@ -7,7 +7,7 @@ from typing import NamedTuple
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 
 
-class FoundText(NamedTuple):
+class ResultText(NamedTuple):
     """The result of a specialist, or why it failed."""
 
     name: str
@@ -15,7 +15,7 @@ class FoundText(NamedTuple):
     failed: bool = False
 
 
-def compose_answer(found: Iterable[FoundText]) -> str:
+def compose_answer(found: Iterable[ResultText]) -> str:
     """Return an answer that quotes the results, and says what failed."""
     sentences = []
     for one in found:

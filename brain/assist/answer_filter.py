@@ -1,7 +1,7 @@
-"""Checks what an assisted model writes about a result, sentence by sentence. No I/O.
+"""Checks what an assisted model writes, sentence by sentence. No I/O.
 
-Small models repeat themselves, copy their prompt, make up numbers and names, or miss the point. The text ends before
-the first sentence that repeats, copies or makes up. It is shown only if one of its first sentences is about the result.
+Small models copy their prompt. About a result, they also repeat themselves, make up numbers and names, or miss the
+point. The text ends before the first such sentence. It is shown only if one of its first sentences is about the result.
 """
 
 import re
@@ -25,6 +25,8 @@ _MAX_SENTENCE = 600
 _MAX_STOP = 32
 """Characters of the longest stop text."""
 _END = regex.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*]*+(?=\s)|[。！？]|\n")
+_MAX_ABBREVIATION = 12
+"""Characters of the longest abbreviation, and one before it."""
 _ABBREVIATION = regex.compile(r"(?:^|[\s(])(?:\p{L}|Dr|Mr|Mrs|Ms|St|No|vs|ca|approx|e\.g|i\.e|z\.B|bzw|Nr|\d{1,2})\.$")
 _COPIED = re.compile(
     r"\b(?:Information:|Question:|Answer the question|only with what the information says|Recalled from)"
@@ -44,23 +46,25 @@ _NOUN = regex.compile(
 )
 """A German noun after its article or number, which is no name, although it has a capital."""
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+_IDEOGRAPH = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}]")
+"""A sign of a script that writes no spaces between words."""
 
 
-class Prose:
+class AnswerFilter:
     """The text of an assisted model; the interface is that of `brain.turn.tag_filter.Output`.
 
     Args:
         question: The message, and what else the model read.
-        results: Numbers and names must come from them or the question. Without any, only repetition is checked.
-        stops: Texts at which the answer is over.
+        results: Numbers and names must come from them or the question.
+        stops: Texts at which the answer is over. Without results and these, nothing is checked.
 
     Attributes:
-        text: What was shown.
+        has_shown: Whether any text was shown.
         is_done: Whether the rest of the text does not matter.
     """
 
     def __init__(self, question: str, results: Sequence[str] = (), stops: Sequence[str] = STOPS) -> None:
-        self.text = ""
+        self.has_shown = False
         self.is_done = False
         self._stops = stops
         self._pending = ""
@@ -75,17 +79,15 @@ class Prose:
         self._new_words = _content_words(found) - _content_words(question)
 
     @property
-    def has_answer(self) -> bool:
-        """Whether text is shown."""
-        return bool(self.text)
-
-    @property
     def is_holding(self) -> bool:
         """Whether characters are held back."""
         return bool(self._pending)
 
     def feed(self, text: str) -> list[tuple[Literal["answer"], str]]:
         """Take the next characters. Return the sentences that end in them."""
+        if not self._stops and not self._is_checked:
+            self.has_shown = self.has_shown or not text.isspace()
+            return [("answer", text)]
         self._pending += text
         if not self._seen:  # some base models begin with an empty line
             self._pending = self._pending.lstrip()
@@ -103,9 +105,9 @@ class Prose:
         return [("answer", shown)] if shown else []
 
     def close(self) -> list[tuple[Literal["answer"], str]]:
-        """End the text. A last sentence without an end counts only if it is the first."""
+        """End the text. About a result, a last sentence without an end counts only if it is the first."""
         rest, self._pending = self._pending, ""
-        if self.is_done or (self.text.strip() and not _END.search(rest + " ")):
+        if self.is_done or (self._is_checked and self.has_shown and not _END.search(rest + " ")):
             return []
         shown = self._show(rest)
         return [("answer", shown)] if shown else []
@@ -117,22 +119,22 @@ class Prose:
 
     def _show(self, sentence: str) -> str:
         text = self._take(sentence)
-        if not self.text:
+        if not self.has_shown:
             text = text.lstrip()
-        self.text += text
+            self.has_shown = bool(text)
         return text
 
     def _take(self, sentence: str) -> str:
         """Return a sentence if it can be shown; end the text otherwise."""
-        if not self.text:
+        if not self.has_shown:
             sentence = _LABEL.sub("", sentence)
         words = " ".join(_WORD.findall(sentence.casefold()))
         if not words:
             if self._held:
                 self._held.append(sentence)
-            return sentence if sentence.isspace() and self.text else ""
-        is_wrong = words in self._seen or _COPIED.search(sentence) or _ENDLESS_NUMBER.search(sentence)
-        if is_wrong or (self._is_checked and self._is_made_up(sentence)):
+            return sentence if sentence.isspace() and self.has_shown else ""
+        is_copied = _COPIED.search(sentence) or _ENDLESS_NUMBER.search(sentence)
+        if is_copied or (self._is_checked and (words in self._seen or self._is_made_up(sentence))):
             self.is_done = True
             return ""
         self._seen.add(words)
@@ -166,12 +168,13 @@ def _numbers(text: str) -> set[str]:
 
 
 def _content_words(text: str) -> set[str]:
-    return {word for word in _WORD.findall(text.casefold()) if word not in STOP_WORDS and len(word) > 1}
+    words = {word for word in _WORD.findall(text.casefold()) if word not in STOP_WORDS and len(word) > 1}
+    return words.union(_IDEOGRAPH.findall(text))
 
 
 def _find_end(text: str) -> int | None:
     """Return the end of the first sentence, or None if it has not ended."""
     for end in _END.finditer(text[:_MAX_SENTENCE]):
-        if end[0] == "\n" or _ABBREVIATION.search(text[: end.end()]) is None:
+        if end[0] == "\n" or _ABBREVIATION.search(text[max(0, end.end() - _MAX_ABBREVIATION) : end.end()]) is None:
             return end.end()
     return _MAX_SENTENCE if len(text) > _MAX_SENTENCE else None
