@@ -26,8 +26,9 @@ MARGIN = 0.3
 """Lead over "none" that a specialist needs."""
 FOLLOW_UP_MARGIN = 0.2
 """The same for a message that follows up on the previous one."""
-SURE = 0.6
-"""Lead with which a message stands for itself, whatever came before it."""
+SURE, CLEAR = 0.6, 1.0
+"""Leads with which a message stands for itself, whatever came before it: the second one is for a message that continues
+the previous one, such as `and on Friday?`."""
 MAX_EMBEDDED, MAX_EMBEDDED_NONE = 25, 120
 """Examples of each specialist and of none whose embeddings are learned; a server may take seconds for them."""
 MAX_FITTED = 8
@@ -40,14 +41,14 @@ _FOLLOW_UP_WORDS = 8
 """Most words of a message that may follow up on the previous one."""
 _FOLLOW_UP_SHARE = 0.3
 """Share of both messages together in its score; the message alone has the rest."""
-_SAME_BONUS = 0.1
-"""Added for the specialist of the previous message."""
+_SAME_BONUS, _CONTINUE_BONUS = 0.1, 0.5
+"""Added for the specialist of the previous message, and if the message is a part of a sentence that continues it."""
 FILE_BONUS = 0.4
 """Added for specialists that read files, if the message has files."""
 ADDRESS_BONUS = 1.0
 """Added for specialists that open addresses, if the message has one."""
 _RIDGE = 0.1
-_MAX_ROUNDS = 30
+_MAX_ROUNDS = 10
 _LEAST_STEP = 0.1
 """A change of a weight below this is not worth another round."""
 _N_GRAMS = (3, 4)
@@ -62,10 +63,16 @@ _TOPIC_BONUS = 0.7
 _COMMON_TOPIC = 30
 """Examples of all specialists on a topic, from which on it says less about one of them."""
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
-_FOLLOW_UP = regex.compile(
-    r"^\W*(?:and|what about|how about|also|but|or|any|only|und|auch|oder|et|aussi|ou|y|e|o|wie sieht)\b"
-    r"|\b(?:it|its|he|she|they|him|his|her|their|them|there|those|these|that one|this one"
-    r"|er|es|dort|davon|ihr|ihm|sie|il|elle|ils|elles|son|sa|ses|ella|él|allí|su|sus|lo)\b",
+_CONTINUES = regex.compile(
+    r"^\W*(?:and|what about|how about|only|just|also|the same|now (?:with|for)|und|auch|nur|was ist mit|wie sieht|et|aussi"
+    r"|y|e|o)\b",
+    regex.IGNORECASE,
+)
+"""The opening of a message that continues the previous one."""
+_POINTS = regex.compile(
+    r"^\W*(?:but|or|any|oder|ou)\b|\b(?:it|its|he|she|they|him|his|her|their|them|there|those|these|that one|this one"
+    r"|er|es|dort|davon|ihr|ihm|sie|il|elle|ils|elles|son|sa|ses|ella|él|allí|su|sus|lo"
+    r"|(?:for|about|on|of|with) that|eso)\b",
     regex.IGNORECASE,
 )
 """The opening or the pronoun of a message that needs the previous one."""
@@ -219,19 +226,21 @@ class Router:
             for name in self._takes_address.intersection(leads):
                 leads[name] += ADDRESS_BONUS
         choice = _best(leads, allowed)
-        if choice is not None and choice.lead < SURE and previous is not None and _follows_up(message):
+        follows_up = choice is not None and previous is not None and _follows_up(message)
+        continues = follows_up and _CONTINUES.match(message) is not None
+        if choice is not None and previous is not None and follows_up and choice.lead < (CLEAR if continues else SURE):
             together = self._leads(f"{previous.message[: MAX_LENGTH // 2]} {message}", None)
             share = _FOLLOW_UP_SHARE
             leads = {name: share * together[name] + (1 - share) * lead for name, lead in leads.items()}
             if previous.specialist in leads:
-                leads[previous.specialist] += _SAME_BONUS
+                leads[previous.specialist] += _CONTINUE_BONUS if continues else _SAME_BONUS
             choice = _best(leads, allowed)
             if choice is not None and choice.lead > FOLLOW_UP_MARGIN:
                 is_missing_file = choice.name in self._takes_files and not can_read_files
                 return None if is_missing_file else replace(choice, follows_up=True)
         if choice is None or choice.lead <= MARGIN or (choice.name in self._takes_files and not can_read_files):
             return None  # a question about a file that nobody attached has no answer
-        return choice
+        return replace(choice, follows_up=follows_up)
 
     def _leads(self, message: str, embedding_scores: Sequence[float] | None) -> dict[str, float]:
         """Return the lead of each specialist over "none"."""
@@ -304,7 +313,8 @@ def _best(leads: Mapping[str, float], allowed: Collection[str]) -> Choice | None
 
 
 def _follows_up(message: str) -> bool:
-    return len(_WORD.findall(message[:MAX_LENGTH])) <= _FOLLOW_UP_WORDS and _FOLLOW_UP.search(message) is not None
+    is_short = len(_WORD.findall(message[:MAX_LENGTH])) <= _FOLLOW_UP_WORDS
+    return is_short and (_CONTINUES.match(message) is not None or _POINTS.search(message) is not None)
 
 
 def _getter(indices: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:

@@ -17,8 +17,8 @@ from brain.turn_request import Decoding, Sampling
 
 _DIALECT = msgspec.structs.replace(LLAMA_CPP, names={"max_tokens": "n_predict"})
 _TRIGGER = {"type": 1, "value": OPENERS[0].removesuffix("[")}
-"""Text after which a grammar applies (1: a word). llama.cpp may join `[` with the next characters in one token, which must
-match the grammar. So the trigger ends before `[`."""
+"""Text after which a grammar applies (1: a word). llama.cpp may join `[` with the next characters in one token, and
+that token must match the grammar. So the trigger ends before `[`."""
 _LAST_FIELDS = ("content", "stop", "stop_type", "tokens_evaluated", "tokens_predicted", "timings/cache_n")
 """The fields of the last event. By default, it also repeats the prompt. An older version sends all its fields."""
 
