@@ -2,8 +2,8 @@
 
 The classifier is ridge regression on one class per specialist and one for messages that need none. Its features are
 words, pairs of words, the first words and letter n-grams, weighted by their rarity. A specialist of few examples also
-gets the messages about the topics of its examples and description. Where an embedding model is configured, a second
-classifier of embeddings joins the first.
+gets the messages about the topics of its examples and description. Where an embedding model is configured, a
+classifier of embeddings joins in.
 """
 
 import math
@@ -29,7 +29,7 @@ FOLLOW_UP_MARGIN = 0.2
 SURE, CLEAR = 0.6, 1.0
 """Leads with which a message stands for itself, whatever came before it: the second one is for a message that continues
 the previous one, such as `and on Friday?`."""
-MAX_EMBEDDED, MAX_EMBEDDED_NONE = 25, 120
+MAX_EMBEDDED, MAX_EMBEDDED_NONE = 40, 200
 """Examples of each specialist and of none whose embeddings are learned; a server may take seconds for them."""
 MAX_FITTED = 8
 """Routers that a process keeps."""
@@ -51,6 +51,8 @@ _RIDGE = 0.1
 _MAX_ROUNDS = 10
 _LEAST_STEP = 0.1
 """A change of a weight below this is not worth another round."""
+_EMBEDDING_WEIGHT = 0.3
+"""Share of the classifier of embeddings in a score."""
 _N_GRAMS = (3, 4)
 _PAIR_WEIGHT, _GRAM_WEIGHT, _FIRST_WEIGHT = 0.7, 0.35, 0.7
 """Weights of features; words have 1."""
@@ -187,14 +189,14 @@ class Router:
 
     @property
     def sample(self) -> list[tuple[str, int]]:
-        """Some of the examples, with their classes, for a classifier of embeddings."""
-        counts = Counter[int]()
+        """Some examples of each class, from all parts of its list, for a classifier of embeddings."""
+        by_label: dict[int, list[str]] = {}
+        for text, label in self._labelled:
+            by_label.setdefault(label, []).append(text)
         chosen = []
-        none = len(self._names)
-        for text, label in self._labelled[::-1]:
-            counts[label] += 1
-            if counts[label] <= (MAX_EMBEDDED_NONE if label == none else MAX_EMBEDDED):
-                chosen.append((text, label))
+        for label, texts in by_label.items():
+            count = min(len(texts), MAX_EMBEDDED_NONE if label == len(self._names) else MAX_EMBEDDED)
+            chosen += [(texts[n * len(texts) // count], label) for n in range(count)]
         return chosen
 
     def choose(
@@ -246,7 +248,9 @@ class Router:
         """Return the lead of each specialist over "none"."""
         scores = self._words.score(self._vector(_count_features(message)))
         if embedding_scores is not None:
-            scores = [(one + other) / 2 for one, other in zip(scores, embedding_scores, strict=True)]
+            scores = [
+                one + _EMBEDDING_WEIGHT * (other - one) for one, other in zip(scores, embedding_scores, strict=True)
+            ]
         leads = {name: score - scores[-1] for name, score in zip(self._names, scores, strict=False)}
         topics = topics_of(message) if self._topics else ()
         for name, strengths in self._topics.items():
