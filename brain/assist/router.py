@@ -66,8 +66,8 @@ _COMMON_TOPIC = 30
 """Examples of all specialists on a topic, from which on it says less about one of them."""
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _CONTINUES = regex.compile(
-    r"^\W*(?:and|what about|how about|only|just|also|the same|now (?:with|for)|und|auch|nur|was ist mit|wie sieht|et|aussi"
-    r"|y|e|o)\b",
+    r"^\W*(?:and|what about|how about|only|just|also|the same|now (?:with|for)|und|auch|nur|was ist mit|wie sieht"
+    r"|et|aussi|y|e|o)\b",
     regex.IGNORECASE,
 )
 """The opening of a message that continues the previous one."""
