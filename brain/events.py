@@ -17,7 +17,7 @@ SyntaxName = Literal["bracket", "function_call", "mention", "native"]
 StrategyName = Literal["mono", "reason", "dual", "step"]
 """How a turn uses models: one model (`mono`), rounds of one model, a director and an actor, or single steps."""
 AssistMode = Literal["auto", "off", "always"]
-"""When Brain calls specialists for a model: once it has learned that the model does not ask, never, or always."""
+"""When Brain calls specialists for a model: once it has learned that the model calls none, never, or always."""
 Role = Literal["thinker", "actor", "critic", "planner", "writer"]
 """The task of a model in one round of a strategy."""
 
@@ -85,7 +85,7 @@ NoticeCode = Literal[
     "assist",
 ]
 CalledBy = Literal["model", "auto", "assist", "client"]
-"""The source of a call: the model, an attachment (`auto`), or Brain for a model that does not ask (`assist`).
+"""The source of a call: the model, an attachment (`auto`), or Brain for a model that calls none (`assist`).
 `client` means that the client runs the model's call."""
 Approval = Literal["asked", "approved", "declined", "expired"]
 """A person's decision about a call. `asked` stays if the turn ended first."""

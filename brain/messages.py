@@ -199,7 +199,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
         marker: The marker in the model's text; empty without a marker to show.
         params: Parameters; None if parsing failed.
         id: Unique in the turn; for a client tool, unique across all turns.
-        by: The model, an attachment (`auto`), or Brain for a model that does not ask (`assist`). `client` means
+        by: The model, an attachment (`auto`), or Brain for a model that calls none (`assist`). `client` means
             that the client runs it.
         turn_pass: Number of the pass; 0 for an automatic call.
         round: Number of the strategy's round; 0 without one.

@@ -9,7 +9,7 @@ Outcome = Literal["right", "other", "none"]
 """What a model did with a message that needs a specialist: it called this one, another one, or none."""
 
 SURE_LEAD = 0.35
-"""Lead of a choice from which the model's answer counts."""
+"""Lead of a choice from which on the model's answer counts."""
 MAX_MISSES = 3
 """Messages in a row without a call, after which Brain calls specialists for the model."""
 PROBE_EVERY = 20

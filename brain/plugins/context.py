@@ -270,7 +270,7 @@ class AssistContext:
         now: Current time in the user's time zone.
         time_zone: IANA name of the user's time zone.
         attachments: Files of the conversation, with IDs from 1.
-        previous: The user's previous message in the conversation, or an empty text.
+        previous: The user's previous message if the new one follows up on it, or an empty text.
     """
 
     now: datetime

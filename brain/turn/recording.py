@@ -86,7 +86,7 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
         role_models: Models for some roles of a strategy.
         specialists: Names of the specialists, with the kinds of files that start them.
         silence: Time limits of the turn, in seconds, like the next two. See `Turn`.
-        assistance: What Brain did for a model that does not ask.
+        assistance: What Brain did for a model that calls no specialists.
     """
 
     models: tuple[RecordedModel, ...]

@@ -93,13 +93,13 @@ class Turn:
         checkpoint: Stores the answer so far of a turn that continues if its process ends. Such a turn does not wait
             for approvals; it ends as `suspended`. The question may have parts, from which the turn continues.
         before_pass: Awaited before each pass; the clock of the turn stands still.
-        assistance: What Brain does for a model that does not ask for specialists.
+        assistance: What Brain does for a model that calls no specialists.
         observer: Follows the turn.
 
     Attributes:
         request: The request.
         history: The conversation before the turn.
-        assistance: What Brain does for a model that does not ask for specialists.
+        assistance: What Brain does for a model that calls no specialists.
         usable: The specialists that the model may call.
         tools: The client's tools, by the names that the model uses.
         operator: Instructions of the operator.

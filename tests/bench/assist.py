@@ -8,6 +8,7 @@ until their context is full.
 import argparse
 import asyncio
 import json
+import os
 import re
 import statistics
 import sys
@@ -20,8 +21,9 @@ from typing import Any
 
 from questions import FIXTURES, NO_CALL, QUESTIONS, make_request, open_engine, read_fixtures, read_questions
 
+from brain import settings
 from brain.assist.params import build_params
-from brain.assist.router import Router
+from brain.assist.router import Previous, Router
 from brain.errors import Refused
 from brain.events import ApprovalRequired, AssistMode, Done, Error, SpecialistResult, Token
 from brain.messages import Call, TurnReport
@@ -92,7 +94,7 @@ def main() -> int:
 
 def choose(questions: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the row of the router without a model: the calls that it leads to, and its time per message."""
-    registry = Registry().discover()
+    registry = Registry(settings.read(os.environ)).discover()
     specialists = registry.usable()
     router = Router(specialists)
     names = [one.name for one in specialists if one.approval != "always"]
@@ -100,17 +102,23 @@ def choose(questions: Sequence[Mapping[str, Any]]) -> list[str]:
     answers, times = [], []
     for question in questions:
         answer, has_files = Answer(question), "attach" in question
+        previous = Previous(question["previous"], question["specialist"]) if "previous" in question else None
+        can_read_files = has_files or (previous is not None and previous.specialist in ("ocr", "vision"))
         began = time.perf_counter()
-        choice = router.choose(question["message"], names, has_files=has_files, can_read_files=has_files)
+        choice = router.choose(
+            question["message"], names, previous=previous, has_files=has_files, can_read_files=can_read_files
+        )
         times.append((time.perf_counter() - began) * 1000)
+        answer.calls = [Call("ocr", params={}, by="auto")] if has_files else []
         if choice is not None:
-            context = AssistContext(datetime.now(UTC), "UTC")
+            earlier = previous.message if previous is not None and choice.follows_up else ""
+            context = AssistContext(datetime.now(UTC), "UTC", previous=earlier)
             try:
                 params = build_params(registry[choice.name].specialist, question["message"], context)
             except Refused:
                 answer.is_refused = True
             else:
-                answer.calls = [Call(choice.name, params=params)] if params is not None else []
+                answer.calls += [Call(choice.name, params=params, by="assist")] if params is not None else []
         answers.append(answer)
     return [*_judge(answers), f"{statistics.median(times):.2f}", f"{statistics.quantiles(times, n=100)[98]:.2f}"]
 
@@ -184,7 +192,7 @@ def _judge(answers: Sequence[Answer]) -> list[str]:
         str(len(notice)),
         str(len(wrong)),
         str(len(rest) - len(notice) - len(wrong)),
-        f"{sum(bool(one.calls) or one.is_refused for one in others)}/{len(others)}",
+        f"{sum(bool(one.calls) or one.is_refused for one in others)}/{len(others)}" if others else "–",
         f"{len(valid)}/{len(right)}",
         f"{len(sensible)}/{len(right)}",
     ]
