@@ -1,1 +1,1 @@
-"""Assisted calls: which specialist a message needs, and with which parameters, for models that do not ask."""
+"""Assisted calls: which specialist a message needs, and with which parameters, for models that call none."""

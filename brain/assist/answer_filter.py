@@ -34,7 +34,7 @@ _COPIED = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(r"^\s*(?:Answer|Antwort|Réponse|Respuesta)\s*:\s*", re.IGNORECASE)
-_ITEM = re.compile(r"^\s*\d{1,2}[.)](?=\s+\S)")
+_ITEM = re.compile(r"^\s*\d{1,2}[.)](?=\s+\S|$)")
 _NUMBER = re.compile(r"\d+(?:[.,'’]\d+)*")
 _SEPARATOR = re.compile(r"[.,'’]")
 _ENDLESS_NUMBER = re.compile(r"(?:\d[.,'’]?){60}")
@@ -148,6 +148,8 @@ class AnswerFilter:
         return sentence
 
     def _is_about_result(self, sentence: str) -> bool:
+        if _ITEM.fullmatch(sentence.strip()):
+            return False
         if self._new_numbers & _numbers(sentence):
             return True
         return len(self._new_words & _content_words(sentence)) >= min(_LEAST_COMMON, len(self._new_words))

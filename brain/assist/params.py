@@ -46,6 +46,7 @@ _READING = ("list", "show", "get", "read", "search", "find", "view", "lookup", "
 _NEGATIONS = word_set("no not without ohne kein keine sans sin pas nicht")
 _LETTERS = word_set("a e i o u y")
 _LEAVING = word_set("starting leaving departing start departure abfahrt départ salida")
+_TITLES = word_set("title name song film movie book word phrase text query subject")
 _DEGREES = word_set("° º degrees degree grad degrés grados")
 _DATES = ("date", "date-time", "time")
 _SURE = 4.0
@@ -442,6 +443,11 @@ def _fold(word: str) -> str:
 def _fill_texts(profile: Profile, message: _Message, values: dict[str, Any]) -> None:
     """Fill the texts: required ones from the message, others if their name or `from` and `to` precede a value."""
     texts = [one for one in profile.properties if one.kind in ("text", "search", "question", "list")]
+    required = [one for one in texts if one.required]
+    if message.quoted and len(required) > 1 and (title := next((one for one in required if _TITLES & one.labels), None)):
+        values[title.name] = message.quoted
+        start = message.text.find(message.quoted)
+        message.take(start, start + len(message.quoted))
     spans = _find_spans(profile, message)
     for one in texts:
         place = next((span for span in spans if span.before in one.labels - STOP_WORDS), None)
@@ -454,7 +460,7 @@ def _fill_texts(profile: Profile, message: _Message, values: dict[str, Any]) -> 
             values[one.name] = place.text
             spans.remove(place)
     names = [one for one in texts if one.required and one.kind == "text" and one.name not in values]
-    if len(names) == 1 and message.quoted:
+    if len(names) == 1 and message.quoted and message.quoted not in values.values():
         values[names[0].name] = message.quoted
     elif len(names) == 1 and spans and _takes_several(names[0]):
         values[names[0].name] = ", ".join(span.text for span in _find_series(spans, message))
@@ -537,7 +543,7 @@ def _find_spans(profile: Profile, message: _Message) -> list[_Span]:
 
 
 def _may_be_value(word: Word, profile: Profile, message: _Message) -> bool:
-    if message.is_taken(word.start) or word.bare in DATE_WORDS:
+    if message.is_taken(word.start) or word.bare in DATE_WORDS or word.bare in _LEAVING:
         return False
     is_name = word.text[:1].isupper() and word.start > 0 and word.text not in ("I", "I'm", "I'd", "I've", "I'll")
     is_common = word.bare in STOP_WORDS or stem(word.bare) in profile.vocabulary

@@ -48,6 +48,8 @@ def show(text: str, pieces: list[str], results: list[str], stops: tuple[str, ...
         (f"Let me think. {TALL}", f"Let me think. {TALL}"),
         (f"Let me think.\n\n{TALL}", f"Let me think.\n\n{TALL}"),
         ("I cannot help you with that.", ""),
+        ("330.", "330."),
+        ("1.", ""),
         (f"One thing. Two things. Three things. {TALL}", ""),
         ("The Eiffel Tower is tall.", ""),
         # the last sentence

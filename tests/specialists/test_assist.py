@@ -120,6 +120,7 @@ def test_a_request_to_change_something(name: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("repeated", ["please ", "in ", "sag ", "1 ", ", ", "a.", "https://", "open a.", "next "])
-def test_the_parameters_of_a_long_message_are_short(repeated: str) -> None:
+def test_only_the_beginning_of_a_message_is_read(repeated: str) -> None:
+    short, long = ((repeated * length)[:length] for length in (2_000, 100_000))
     for one in Registry().discover().usable():
-        assert len(str(build_params(one, repeated * (100_000 // len(repeated)), AssistContext(NOW)))) < 5_000
+        assert build_params(one, long, AssistContext(NOW)) == build_params(one, short, AssistContext(NOW))
