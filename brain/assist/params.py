@@ -444,7 +444,8 @@ def _fill_texts(profile: Profile, message: _Message, values: dict[str, Any]) -> 
     """Fill the texts: required ones from the message, others if their name or `from` and `to` precede a value."""
     texts = [one for one in profile.properties if one.kind in ("text", "search", "question", "list")]
     required = [one for one in texts if one.required]
-    if message.quoted and len(required) > 1 and (title := next((one for one in required if _TITLES & one.labels), None)):
+    title = next((one for one in required if _TITLES & one.labels), None)
+    if message.quoted and title is not None and len(required) > 1:
         values[title.name] = message.quoted
         start = message.text.find(message.quoted)
         message.take(start, start + len(message.quoted))

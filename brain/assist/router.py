@@ -9,7 +9,7 @@ classifier of embeddings joins in.
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -173,7 +173,8 @@ class Router:
         self._names = [one.name for one in specialists]
         none = len(specialists)
         labelled = [(text, n) for n, one in enumerate(specialists) for text in (*one.examples, _describe(one))]
-        labelled += [(text, none) for text in (*_read_lines("no_specialist.txt"), *_not_examples(specialists))]
+        others = [text for one in specialists for text in one.not_examples]
+        labelled += [(text, none) for text in (*_read_lines("no_specialist.txt"), *others)]
         texts, labels = [text for text, _ in labelled], [label for _, label in labelled]
         self._labelled = labelled
         self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
@@ -361,11 +362,6 @@ def _describe(specialist: AnySpecialist) -> str:
         if isinstance(schema, Mapping):
             parts += [str(schema.get("description", "")), *map(str, schema.get("enum", ()))]
     return " ".join(parts)[:MAX_LENGTH]
-
-
-def _not_examples(specialists: Sequence[AnySpecialist]) -> Iterator[str]:
-    for one in specialists:
-        yield from one.not_examples
 
 
 def _has_parameter(specialist: AnySpecialist, name: str) -> bool:
