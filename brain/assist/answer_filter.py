@@ -29,10 +29,10 @@ _MAX_ABBREVIATION = 12
 """Characters of the longest abbreviation, and one before it."""
 _ABBREVIATION = regex.compile(r"(?:^|[\s(])(?:\p{L}|Dr|Mr|Mrs|Ms|St|No|vs|ca|approx|e\.g|i\.e|z\.B|bzw|Nr|\d{1,2})\.$")
 _COPIED = re.compile(
-    r"\b(?:Information:|Question:|Answer the question|only with what the information says|Recalled from)"
-    r"|^\W*\(?It is \w+ \d{4}-\d\d-\d\d",
-    re.IGNORECASE,
+    r"\b(?:Information:|Question:|Answer the question|only with what the information says|Recalled from)", re.IGNORECASE
 )
+_CLOCK = re.compile(r"^\W*\(?It is \w+ \d{4}-\d\d-\d\d", re.IGNORECASE)
+"""The note of the time, which may be the answer, but no more than that."""
 _LABEL = re.compile(r"^\s*(?:Answer|Antwort|Réponse|Respuesta)\s*:\s*", re.IGNORECASE)
 _ITEM = re.compile(r"^\s*\d{1,2}[.)](?=\s+\S|$)")
 _NUMBER = re.compile(r"\d+(?:[.,'’]\d+)*")
@@ -134,6 +134,7 @@ class AnswerFilter:
                 self._held.append(sentence)
             return sentence if sentence.isspace() and self.has_shown else ""
         is_copied = _COPIED.search(sentence) or _ENDLESS_NUMBER.search(sentence)
+        is_copied = is_copied or (_CLOCK.search(sentence) and (self.has_shown or self._is_checked))
         if is_copied or (self._is_checked and (words in self._seen or self._is_made_up(sentence))):
             self.is_done = True
             return ""

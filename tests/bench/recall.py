@@ -1,8 +1,8 @@
 """Measure quality and speed of recall: `python tests/bench/recall.py`, with keyword search.
 
 `--model openai:NAME --model-url URL` adds the embeddings of that server. `recall-*.json` has stored items and questions
-about invented people; each question names the items that answer it. No item answers `recall-messages.json`. All
-sets but `english-fourth` set the limits of recall.
+about invented people; each question names the items that answer it. No item answers `recall-messages.json`. The
+limits of recall were chosen without the fourth and the fifth person.
 """
 
 import argparse
@@ -35,6 +35,7 @@ SETS = {
     "english-second": "English, another person",
     "english-third": "English, a third person",
     "english-fourth": "English, a fourth person",
+    "english-fifth": "English, a fifth person",
     "german": "German",
 }
 WITH_MESSAGES = ("english", "english-second")
