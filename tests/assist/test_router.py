@@ -115,6 +115,5 @@ def test_the_router_is_fitted_again_when_specialists_change(installed: tuple[Spe
 def test_a_router_of_few_specialists_chooses() -> None:
     (of_none, of_one) = Router([]), Router([TRAINS])
     assert of_none.choose("trains from Paris to Lyon", []) is None
-    assert [of_one.choose(message, ["trains"]) is None for message in ("trains from Paris to Lyon", "Hello!")] == [
-        False, True,
-    ]  # fmt: skip
+    messages = "trains from Paris to Lyon", "Hello!", "Fine.", "zzzqj wwxkv"
+    assert [of_one.choose(message, ["trains"]) is None for message in messages] == [False, True, True, True]
