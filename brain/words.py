@@ -244,6 +244,9 @@ _NEXT_WEEK = re.compile(
     r"|\bpróxima semana\b|\bsemana (?:próxima|que viene)\b"
 )
 _WEEKEND = re.compile(r"\bweek-?end\b|\bwochenende\b|\bfin de semana\b")
+_NEXT_WEEKEND = re.compile(
+    r"\b(?:next|nächste[sn]?|kommende[sn]?) (?:week-?end|wochenende)|\bweek-?end prochain|\bpróximo fin de semana"
+)
 _WEEK = re.compile(r"\bweek\b|\bwoche\b|\bsemaine\b|\bsemana\b")
 _NEXT_MONTH = re.compile(r"\bnext month\b|\bnächsten monat\b|\bmois prochain\b|\bpróximo mes\b|\bmes que viene\b")
 _THIS_MONTH = re.compile(r"\bthis month\b|\bdiesen monat\b|\bce mois\b|\beste mes\b")
@@ -254,6 +257,14 @@ _COMING_DAYS = re.compile(
     rf"|\b{_COUNT}\s+prochaine?s\s+(jours)\b"
 )
 _PAST_WEEKDAY = word_set("last letzten letzte dernier pasado past")
+_BEFORE_DAYS = word_set("on this next from by until till before after and or since last for every")
+_RANGE = re.compile(
+    r"\b(?:from|between|vom?|zwischen|du|de|entre|del)\s+(?P<first>[^,?!]{1,30}?)\s+"
+    r"(?:to|till|until|and|through|bis|und|au|à|et|al|a|hasta|y)\s+(?P<last>[^,?!]{1,40})"
+    r"|\b(?P<day>[a-zäéá]{3,12})\s*(?:to|till|until|bis|à|a|-|–)\s*(?P<other>[a-zäéá]{3,12})\b"
+)
+"""Two days with a word for a range between them; `from 1 to 7 December`."""
+_DAY_ALONE = re.compile(r"^(?:the\s+)?(\d{1,2})(?:st|nd|rd|th|er|\.)?$")
 
 
 def find_days(message: str, today: date) -> tuple[date, date] | None:
@@ -261,6 +272,8 @@ def find_days(message: str, today: date) -> tuple[date, date] | None:
     text = " ".join(message[:MAX_MESSAGE].lower().split())
     if dates := [day for found in _ISO.finditer(text) if (day := _make_day(*map(int, found.groups())))]:
         return min(dates), max(dates)
+    if (found := _RANGE.search(text)) and (span := _find_range(found, today)):
+        return span
     if found := _find_date(text, today):
         return found
     if _AFTER_TOMORROW.search(text):
@@ -280,6 +293,8 @@ def find_days(message: str, today: date) -> tuple[date, date] | None:
     if _YESTERDAY.search(text):
         return (today - timedelta(1),) * 2
     if _WEEKEND.search(text):
+        if _NEXT_WEEKEND.search(text):
+            return monday + timedelta(12), monday + timedelta(13)
         return max(monday + timedelta(5), today), monday + timedelta(6)
     if _NEXT_WEEK.search(text):
         return monday + timedelta(7), monday + timedelta(13)
@@ -291,6 +306,26 @@ def find_days(message: str, today: date) -> tuple[date, date] | None:
         first = (today.replace(day=28) + timedelta(4)).replace(day=1)
         return first, _end_month(first)
     return (today, _end_month(today)) if _THIS_MONTH.search(text) else None
+
+
+def _find_range(found: re.Match[str], today: date) -> tuple[date, date] | None:
+    """Return the days from the first to the last one that a text names."""
+    last_text = found["last"] or found["other"]
+    last = _find_date(last_text, today) or _find_weekday(last_text, today)
+    if last is None:
+        return None
+    first_text = found["first"] or found["day"]
+    if alone := _DAY_ALONE.match(first_text):
+        start = _make_day(last[0].year, last[0].month, int(alone[1]))
+        first = None if start is None else (start, start)
+    else:
+        first = _find_date(first_text, today) or _find_weekday(first_text, today)
+    if first is None:
+        return None
+    start, end = first[0], last[1]
+    if end < start and end + timedelta(7) >= start:  # Friday to Monday
+        end += timedelta(7)
+    return (start, end) if start <= end else None
 
 
 def _count_days(count: str, unit: str) -> int:
@@ -310,6 +345,8 @@ def _find_weekday(text: str, today: date) -> tuple[date, date] | None:
             continue
         before = words[number - 1] if number else ""
         after = words[number + 1] if number + 1 < len(words) else ""
+        if word == "mon" and after and before not in _BEFORE_DAYS and after not in ("to", "till", "until"):
+            continue  # French: my
         if before in _PAST_WEEKDAY or after in ("dernier", "pasado"):
             return (today - timedelta((today.weekday() - day) % 7 or 7),) * 2
         is_next = before in ("next", "coming", "nächsten", "kommenden") or after in ("prochain", "próximo")

@@ -40,6 +40,11 @@ _LANGUAGE_WORDS = {
     "fr": word_set("le la les un une est et qui que quand où quel quelle quelles dans du des sur née né sont combien"),
     "es": word_set("el la los las un una es fue y quién qué cuándo dónde cuál del en está cómo son cuántos nació"),
 }
+_QUESTION_WORDS = {
+    "de": word_set("wer wie wann wo woher warum wieso welche welcher welches wem"),
+    "fr": word_set("qui quand où quel quelle quels quelles combien pourquoi comment qu c"),
+    "es": word_set("quién quiénes qué cuándo dónde cuál cuáles cuántos cuántas cómo"),
+}
 _URL = re.compile(r"https?://(?P<language>[\w-]{2,15})(?:\.m)?\.wikipedia\.org/wiki/(?P<title>[^?]+)(?:\?.*)?")
 
 
@@ -76,8 +81,11 @@ def _find_language(message: str) -> str | None:
     """Return the code of the Wikipedia that a message names, or of its language if that is not English."""
     if named := _NAMED_LANGUAGE.search(message):
         return _LANGUAGES[named[1].lower()]
-    words = set(re.findall(r"\w+", message.lower()))
-    shared = {code: len(words & of_language) for code, of_language in _LANGUAGE_WORDS.items()}
+    words = re.findall(r"\w+", message.lower())
+    shared = {
+        code: len(of_language.intersection(words)) + 2 * (words[:1] != [] and words[0] in _QUESTION_WORDS[code])
+        for code, of_language in _LANGUAGE_WORDS.items()
+    }
     best = max(shared, key=lambda code: shared[code])
     return best if shared[best] > 1 and list(shared.values()).count(shared[best]) == 1 else None
 

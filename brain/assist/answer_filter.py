@@ -157,17 +157,27 @@ class AnswerFilter:
 
     def _is_made_up(self, sentence: str) -> bool:
         """Whether a sentence has a number or a name of unknown source."""
-        if any(_SEPARATOR.sub("", number) not in self._numbers for number in _NUMBER.findall(_ITEM.sub("", sentence))):
+        if any(self._numbers.isdisjoint(_values(number)) for number in _NUMBER.findall(_ITEM.sub("", sentence))):
             return True
         nouns = {noun[1] or noun[2] for noun in _NOUN.finditer(sentence)} if _GERMAN.search(sentence) else ()
         names = [name for name in _NAME.findall(sentence.strip()) if name not in nouns]
         return any(name.casefold() not in self._letters for name in names)
 
 
-def _numbers(text: str) -> set[str]:
-    """Return the numbers of a text without separators, and their parts."""
-    found = _NUMBER.findall(text)
-    return {_SEPARATOR.sub("", number) for number in found} | {part for one in found for part in _SEPARATOR.split(one)}
+def _numbers(text: str) -> set[float]:
+    """Return the values of the numbers of a text."""
+    return {value for number in _NUMBER.findall(text) for value in _values(number)}
+
+
+def _values(number: str) -> set[float]:
+    """Return what a number may mean: `1,490` is 1490 or 1.49, and `24.12.2026` has three values."""
+    groups = _SEPARATOR.split(number)
+    values = set[float]()
+    if all(len(group) == 3 for group in groups[1:]):
+        values.add(float("".join(groups)))
+    if len(groups) == 2 or (len(groups) > 2 and all(len(group) == 3 for group in groups[1:-1])):
+        values.add(float(f"{''.join(groups[:-1])}.{groups[-1]}"))
+    return values or set(map(float, groups))
 
 
 def _content_words(text: str) -> set[str]:

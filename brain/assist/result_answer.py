@@ -7,12 +7,25 @@ from typing import NamedTuple
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 
 
+_EMPTY = re.compile(
+    r"\bno (?:\w+ )?(?:events?|results?|matches|tasks?|facts?|memories|articles?|documents?|entries)\b"
+    r"|\bnothing (?:more )?(?:in|found|matches)\b",
+    re.IGNORECASE,
+)
+_MAX_BEGINNING = 300
+
+
 class ResultText(NamedTuple):
     """The result of a specialist, or why it failed."""
 
     name: str
     text: str
     failed: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the result seems to say that nothing was found."""
+        return _EMPTY.search(self.text[:_MAX_BEGINNING]) is not None
 
 
 def compose_answer(found: Iterable[ResultText]) -> str:

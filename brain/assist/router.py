@@ -211,10 +211,10 @@ class Router:
         has_files: bool = False,
         can_read_files: bool = False,
     ) -> Choice | None:
-        """Return the specialist that fits best, or None if the message needs none.
+        """Return the specialist that fits best, or None if the message needs none or this one may not be called.
 
         Args:
-            allowed: Names of the specialists to choose from.
+            allowed: Names of the specialists that may be called.
             embedding_scores: Scores of a `EmbeddingClassifier`.
             has_files: Whether the message has files.
             can_read_files: Whether the conversation has files.
@@ -222,7 +222,7 @@ class Router:
         example = self._by_example.get(_normalize(message))
         if example is not None and example in allowed:
             return Choice(example, 2.0) if can_read_files or example not in self._takes_files else None
-        if _WORD.search(message[:MAX_LENGTH]) is None:
+        if not self._names or _WORD.search(message[:MAX_LENGTH]) is None:
             return None
         leads = self._leads(message, embedding_scores)
         if has_files:
@@ -231,22 +231,20 @@ class Router:
         if _ADDRESS.search(message):
             for name in self._takes_address.intersection(leads):
                 leads[name] += ADDRESS_BONUS
-        choice = _best(leads, allowed)
-        follows_up = choice is not None and previous is not None and _follows_up(message)
+        choice = _best(leads)
+        follows_up = previous is not None and _follows_up(message)
         continues = follows_up and _CONTINUES.match(message) is not None
-        if choice is not None and previous is not None and follows_up and choice.lead < (CLEAR if continues else SURE):
+        margin = MARGIN
+        if previous is not None and follows_up and choice.lead < (CLEAR if continues else SURE):
             together = self._leads(f"{previous.message[: MAX_LENGTH // 2]} {message}", None)
             share = _FOLLOW_UP_SHARE
             leads = {name: share * together[name] + (1 - share) * lead for name, lead in leads.items()}
             if previous.specialist in leads:
                 leads[previous.specialist] += _CONTINUE_BONUS if continues else _SAME_BONUS
-            choice = _best(leads, allowed)
-            if choice is not None and choice.lead > FOLLOW_UP_MARGIN:
-                is_missing_file = choice.name in self._takes_files and not can_read_files
-                return None if is_missing_file else replace(choice, follows_up=True)
-        if choice is None or choice.lead <= MARGIN or (choice.name in self._takes_files and not can_read_files):
+            choice, margin = _best(leads), FOLLOW_UP_MARGIN
+        if choice.lead <= margin or (choice.name in self._takes_files and not can_read_files):
             return None  # a question about a file that nobody attached has no answer
-        return replace(choice, follows_up=follows_up)
+        return replace(choice, follows_up=follows_up) if choice.name in allowed else None
 
     def _leads(self, message: str, embedding_scores: Sequence[float] | None) -> dict[str, float]:
         """Return the lead of each specialist over "none"."""
@@ -315,9 +313,9 @@ def _fit(specialists: tuple[AnySpecialist, ...]) -> Router:
         return router
 
 
-def _best(leads: Mapping[str, float], allowed: Collection[str]) -> Choice | None:
-    name = max((name for name in leads if name in allowed), key=leads.__getitem__, default=None)
-    return None if name is None else Choice(name, leads[name])
+def _best(leads: Mapping[str, float]) -> Choice:
+    name = max(leads, key=leads.__getitem__)
+    return Choice(name, leads[name])
 
 
 def _follows_up(message: str) -> bool:

@@ -62,7 +62,8 @@ def question(message: str, information: str, notes: Sequence[str], *, is_plain: 
 
 def notes(request: TurnRequest, recalled: RecallResult, tokens: ControlTokens) -> list[str]:
     """Return what else the model needs: the time, if the message may be about it, and recalled facts."""
-    found = [neutralize(" ".join(item.text.split()), tokens) for item in recalled.relevant[:MAX_RECALLED]]
+    facts = [item for item in recalled.relevant if item.kind == "fact"][:MAX_RECALLED]
+    found = [neutralize(" ".join(item.text.split()), tokens) for item in facts]
     if request.now is not None and _ASKS_TIME.search(request.message):
         found.insert(0, clock_note(request.now, request.time_zone))
     return found

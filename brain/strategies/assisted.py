@@ -84,6 +84,9 @@ class Assisted:
                     yield Answer(describe(self._call))
                     return "complete"
             found = self._result_texts()
+            if self._is_small and found and all(text.is_empty for text in found):  # it would make something up
+                yield Answer(_compose(found))
+                return "complete"
             known = self._set_question(found)
         most = None if not self._is_small else MAX_RESULT_TOKENS if found else MAX_TOKENS
         stops = (*STOPS, *(assisted.PLAIN_STOPS if self._is_plain else ())) if self._is_small else ()
@@ -136,7 +139,8 @@ class Probe(Mono):
         assert turn.assistance is not None
         decoding = DEFAULT_DECODING
         if turn.assistance.is_probe:  # nothing constrains a model that may well call by itself
-            decoding = Decoding(call_grammar=call_grammar(turn.usable, marker_syntaxes(turn.request.syntax)[0]))
+            grammar = call_grammar(turn.usable, marker_syntaxes(turn.request.syntax)[0])
+            decoding = Decoding(call_grammar=grammar, stop=STOPS if turn.model.is_base else ())
         super().__init__(turn, decoding)
         self._turn = turn
         self._assistance = turn.assistance

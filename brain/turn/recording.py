@@ -107,7 +107,7 @@ class TurnLine(msgspec.Struct, tag="turn", omit_defaults=True):
         earlier: Number of earlier exchanges.
         trimmed: As in `History`, like `after_idle`.
         recalled: The sentence about recalled facts.
-        relevant: The texts of the relevant ones.
+        relevant: The relevant ones.
         fixed_text: Answer of a report on tasks if all models fail.
     """
 
@@ -314,7 +314,7 @@ class Recorder:
             trimmed=history.trimmed,
             after_idle=history.after_idle,
             recalled=history.recalled.sentence,
-            relevant=tuple(item.text for item in history.recalled.relevant),
+            relevant=tuple(item.text for item in history.recalled.relevant if item.kind == "fact"),
             fixed_text="" if history.task_news is None else history.task_news.fixed_text,
         )
         rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange, report)]

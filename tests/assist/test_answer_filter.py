@@ -40,6 +40,8 @@ def show(text: str, pieces: list[str], results: list[str], stops: tuple[str, ...
         ("It had 1490 visitors. It had 1'490 visitors.", "It had 1490 visitors. It had 1'490 visitors."),
         ("It had 1,490 visitors, 1.490 in Paris.", "It had 1,490 visitors, 1.490 in Paris."),
         ("It had 1,491 visitors.", ""),
+        *((f"It is {number} m tall.", "") for number in ("33", "3.30", "33.0", "3,300", "30")),
+        ("It is 330.0 m tall.", "It is 330.0 m tall."),
         ("1. It is 330 m tall.\n2. It is in Paris.\n3. It has 5 lifts.", "1. It is 330 m tall.\n2. It is in Paris.\n"),
         # abbreviations end no sentence
         ("The tower is approx. 330 m tall, e.g. in Paris.", "The tower is approx. 330 m tall, e.g. in Paris."),
