@@ -272,7 +272,7 @@ def find_days(message: str, today: date) -> tuple[date, date] | None:
     text = " ".join(message[:MAX_MESSAGE].lower().split())
     if dates := [day for found in _ISO.finditer(text) if (day := _make_day(*map(int, found.groups())))]:
         return min(dates), max(dates)
-    if (found := _RANGE.search(text)) and (span := _find_range(found, today)):
+    if (spoken := _RANGE.search(text)) and (span := _find_range(spoken, today)):
         return span
     if found := _find_date(text, today):
         return found

@@ -133,8 +133,8 @@ class AnswerFilter:
             if self._held:
                 self._held.append(sentence)
             return sentence if sentence.isspace() and self.has_shown else ""
-        is_copied = _COPIED.search(sentence) or _ENDLESS_NUMBER.search(sentence)
-        is_copied = is_copied or (_CLOCK.search(sentence) and (self.has_shown or self._is_checked))
+        is_copied = bool(_COPIED.search(sentence) or _ENDLESS_NUMBER.search(sentence))
+        is_copied = is_copied or (_CLOCK.search(sentence) is not None and (self.has_shown or self._is_checked))
         if is_copied or (self._is_checked and (words in self._seen or self._is_made_up(sentence))):
             self.is_done = True
             return ""

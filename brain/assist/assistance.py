@@ -13,7 +13,8 @@ SURE_LEAD = 0.35
 MAX_MISSES = 3
 """Messages in a row without a call, after which Brain calls specialists for the model."""
 PROBE_EVERY = 20
-"""Sure messages from one probe to the next."""
+"""Sure messages from one probe to the next. The number doubles with each probe in vain, up to `MAX_DOUBLED` times."""
+MAX_DOUBLED = 3
 SMALL_MODEL = 1_000_000_000
 """Parameters of a model below which Brain expects that it calls nothing by itself, and lets it read less."""
 
@@ -53,17 +54,19 @@ class CallingState(msgspec.Struct, frozen=True, omit_defaults=True):
         right_calls: How often it called the right specialist.
         misses: Specialists that it did not call, since it last called one.
         since_probe: Sure messages since the last probe.
+        probes: Probes in vain.
     """
 
     is_assisted: bool = False
     right_calls: int = 0
     misses: tuple[str, ...] = ()
     since_probe: int = 0
+    probes: int = 0
 
     @property
     def is_probe_due(self) -> bool:
         """Whether the next sure message is left to an assisted model, to see whether it calls now."""
-        return self.is_assisted and self.since_probe + 1 >= PROBE_EVERY
+        return self.is_assisted and self.since_probe + 1 >= PROBE_EVERY << min(self.probes, MAX_DOUBLED)
 
     def assist(self) -> "CallingState":
         """Count a sure message for which Brain called the specialist."""
@@ -82,7 +85,13 @@ class CallingState(msgspec.Struct, frozen=True, omit_defaults=True):
         misses = (*self.misses, specialist)[-MAX_MISSES:]
         is_enough = len(misses) >= MAX_MISSES and (is_private or len(set(misses)) > 1)
         is_enough = is_enough or (is_small and not self.right_calls)
-        return msgspec.structs.replace(self, misses=misses, is_assisted=self.is_assisted or is_enough, since_probe=0)
+        return msgspec.structs.replace(
+            self,
+            misses=misses,
+            is_assisted=self.is_assisted or is_enough,
+            since_probe=0,
+            probes=self.probes + self.is_assisted,
+        )
 
     def describe(self) -> str:
         """Return what Brain does for the model, as a phrase for people."""

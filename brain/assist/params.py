@@ -96,6 +96,16 @@ def fill_params(specialist: Specialist[..., Any], message: str, context: AssistC
     return dict(params) if params is not None and specialist.validator.is_valid(params) else None
 
 
+def find_texts(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> list[str]:
+    """Return the texts that a call looked for: no dates and no values of enumerations."""
+    kinds = {one.name: one.kind for one in read_profile(specialist).properties}
+    return [
+        value
+        for name, value in params.items()
+        if isinstance(value, str) and kinds.get(name) in ("text", "search", "question")
+    ]
+
+
 def required_schema(specialist: Specialist[..., Any]) -> dict[str, Any] | None:
     """Return the schema with only the required parameters, for a model that writes JSON; None if it is not plain."""
     schema = specialist.parameters

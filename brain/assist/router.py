@@ -232,10 +232,10 @@ class Router:
             for name in self._takes_address.intersection(leads):
                 leads[name] += ADDRESS_BONUS
         choice = _best(leads)
-        follows_up = previous is not None and _follows_up(message)
-        continues = follows_up and _CONTINUES.match(message) is not None
+        is_follow_up = previous is not None and follows_up(message)
+        continues = is_follow_up and _CONTINUES.match(message) is not None
         margin = MARGIN
-        if previous is not None and follows_up and choice.lead < (CLEAR if continues else SURE):
+        if previous is not None and is_follow_up and choice.lead < (CLEAR if continues else SURE):
             together = self._leads(f"{previous.message[: MAX_LENGTH // 2]} {message}", None)
             share = _FOLLOW_UP_SHARE
             leads = {name: share * together[name] + (1 - share) * lead for name, lead in leads.items()}
@@ -244,7 +244,7 @@ class Router:
             choice, margin = _best(leads), FOLLOW_UP_MARGIN
         if choice.lead <= margin or (choice.name in self._takes_files and not can_read_files):
             return None  # a question about a file that nobody attached has no answer
-        return replace(choice, follows_up=follows_up) if choice.name in allowed else None
+        return replace(choice, follows_up=is_follow_up) if choice.name in allowed else None
 
     def _leads(self, message: str, embedding_scores: Sequence[float] | None) -> dict[str, float]:
         """Return the lead of each specialist over "none"."""
@@ -318,7 +318,8 @@ def _best(leads: Mapping[str, float]) -> Choice:
     return Choice(name, leads[name])
 
 
-def _follows_up(message: str) -> bool:
+def follows_up(message: str) -> bool:
+    """Whether a message is short, and continues or points to the previous one."""
     is_short = len(_WORD.findall(message[:MAX_LENGTH])) <= _FOLLOW_UP_WORDS
     return is_short and (_CONTINUES.match(message) is not None or _POINTS.search(message) is not None)
 

@@ -139,9 +139,13 @@ class Builtin(TextOnlyModel):
             attachments = [Attachment(number, "", "", b"") for number in files]
             earlier = previous.message if previous is not None and choice.follows_up else ""
             context = AssistContext(_find_clock(message_text), "UTC", attachments, earlier)
-            return f"Checking {choice.name}… " + "".join(
-                self._build_calls(choice.name, question, files, system, context)
-            )
+            try:
+                params = _make_params(self._specialists[choice.name], question, context)
+            except Refused as refused:
+                return f"I changed nothing. {refused.reason}\n\n{_SIGNATURE}"
+            if params is not None:
+                calls = self._build_calls(choice.name, params, files, system)
+                return f"Checking {choice.name}… {''.join(calls)}"
         if notes.blocks:
             return f"{_compose(notes.blocks)}\n\n{_SIGNATURE}"
         if notes.texts:
@@ -157,26 +161,28 @@ class Builtin(TextOnlyModel):
     def _takes_files(self, name: str) -> bool:
         return "image_id" in self._specialists[name].parameters.get("properties", {})
 
-    def _build_calls(
-        self, name: str, question: str, files: Sequence[int], system: str, context: AssistContext
-    ) -> list[str]:
+    def _build_calls(self, name: str, params: Mapping[str, Any], files: Sequence[int], system: str) -> list[str]:
         """Return one call, or one for each of several files within the limits."""
-        specialist = self._specialists[name]
-        values = _make_params(specialist, question, context)
         caps = _LIMITS.search(system)
-        several = len(files) > 1 and self._takes_files(name) and "image_id" not in values
+        several = len(files) > 1 and self._takes_files(name) and "image_id" not in params
         most = max(1, min(int(caps["calls"]), int(caps["each"]))) if caps else len(files)
-        calls = [{**values, "image_id": number} for number in files[:most]] if several else [values]
+        calls = [{**params, "image_id": number} for number in files[:most]] if several else [params]
         return [f"SPECIALIST_REQUEST[{name}:{json.dumps(call, ensure_ascii=False)}]" for call in calls]
 
 
-def _make_params(specialist: Specialist[..., Any], question: str, context: AssistContext) -> dict[str, Any]:
-    """Return the parameters that the question gives. A person approves calls that change something."""
+def _make_params(specialist: Specialist[..., Any], question: str, context: AssistContext) -> dict[str, Any] | None:
+    """Return the parameters that the question gives. A person approves calls that change something.
+
+    Raises:
+        Refused: The question asks for a change, and the rules find no such call.
+    """
     try:
-        params = build_params(specialist, question, context)
+        return build_params(specialist, question, context)
     except Refused:
-        params = None
-    return params or fill_params(specialist, question, context) or {}
+        params = fill_params(specialist, question, context)
+        if params is None or specialist.reads_only(params):
+            raise
+        return params
 
 
 def _find_clock(message: str) -> datetime:

@@ -13,12 +13,22 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from brain.assist.assistance import SMALL_MODEL, SURE_LEAD, Assistance, CallingState, Outcome
-from brain.assist.params import build_params, required_schema
-from brain.assist.router import MAX_FITTED, Choice, EmbeddingClassifier, Previous, Router, find_fitted, find_router
+from brain.assist.params import build_params, find_texts, required_schema
+from brain.assist.router import (
+    MAX_FITTED,
+    Choice,
+    EmbeddingClassifier,
+    Previous,
+    Router,
+    find_fitted,
+    find_router,
+    follows_up,
+)
 from brain.concurrency import NoThread, call_in_thread
 from brain.errors import Refused, StoreError
 from brain.events import AssistMode
 from brain.memory.cache import StoreVersion
+from brain.memory.recall import QuestionWords
 from brain.messages import Call, Exchange, History, Query, TurnReport
 from brain.models import AnyModel, ModelEntry
 from brain.plugins.context import AssistContext
@@ -37,6 +47,8 @@ LEARNED_FROM: Collection[str] = ("complete", "length", "repetition", "call_limit
 """Ends of a turn that say something about its model."""
 NO_CALL: Collection[str] = ("unknown", "malformed", "oversized", "forged")
 """Codes of what a model wrote instead of a call."""
+PARAMS_SECONDS = 2.0
+"""Time limit for the parameters of a call."""
 EMBEDDED_AT_ONCE = 16
 """Examples in one request to the embedding server, which messages wait for."""
 EMBEDDING_PAUSE = 60.0
@@ -138,11 +150,16 @@ class Assistant:
         params: dict[str, Any] | None = None
         refusal = ""
         try:
-            params = build_params(specialist, request.message, _context(request, history, choice))
+            build = partial(build_params, specialist, request.message, self._context(request, history, choice))
+            async with asyncio.timeout(PARAMS_SECONDS):  # a function of the specialist may block
+                params = await call_in_thread("assist", build)
         except Refused as refused:
             refusal = refused.reason
         if not refusal and not _may_only_read(specialist, params):
             refusal = NOT_ONLY_READ.format(specialist.name)
+        facts = [item for item in history.recalled.relevant if item.kind == "fact"]
+        if facts and specialist.sends and QuestionWords(request.message).is_first_person:
+            return no_call  # the user asks about themselves, and memory knows it
         if refusal:
             return Assistance(is_assisted=True, is_small=small, refusal=refusal) if state.is_assisted else None
         mode = request.assist or find_mode(self._settings, entry)
@@ -165,6 +182,19 @@ class Assistant:
         return Assistance(
             is_assisted=True, is_small=small, name=choice.name, params=params, schema=schema, is_counted=is_sure
         )
+
+    def _context(self, request: TurnRequest, history: History, choice: Choice) -> AssistContext:
+        now = request.now or datetime.now(UTC).astimezone(ZoneInfo(request.time_zone))
+        previous = ""
+        if choice.follows_up:
+            last = history.exchanges[-1]
+            calls = [call for call in _calls(last) if call.by == "assist" and call.name in self._registry]
+            previous = last.message
+            if calls and follows_up(previous):  # the subject comes from before
+                specialist = self._registry[calls[-1].name].specialist
+                previous = " ".join((*find_texts(specialist, calls[-1].params or {}), previous))
+        files = (*history.attachments, *request.attachments)
+        return AssistContext(now, request.time_zone, files, previous[:MAX_MESSAGE])
 
     def _fit_soon(self, specialists: tuple[Specialist[..., object], ...]) -> None:
         self._fitting = self._fitting or asyncio.create_task(self._fit(specialists), name="assist")
@@ -217,7 +247,7 @@ class Assistant:
             with suppress(StoreError):  # the next message reads it again
                 state = await read_state(self._store, entry)
                 self._states[key] = version, state
-        return state
+        return expect(state, entry)
 
     def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange, report: TurnReport) -> None:
         """Learn from the end of a turn, and store it in the background."""
@@ -233,7 +263,7 @@ class Assistant:
         key, name = _key(entry), assistance.name
         async with self._writing:
             try:
-                before = await read_state(self._store, entry)
+                before = expect(await read_state(self._store, entry), entry)
                 is_private = name in self._registry and self._registry[name].specialist.is_private
                 if assistance.is_assisted and not _has_called(exchange):
                     state = before.assist()
@@ -297,7 +327,13 @@ async def describe_assistance(settings: Settings, store: SQLite | None, entry: M
     state = CallingState()
     with suppress(StoreError):
         state = await read_state(store, entry)
-    return state.describe()
+    return expect(state, entry).describe()
+
+
+def expect(state: CallingState, entry: ModelEntry) -> CallingState:
+    """Return the state of a model. A base model follows no instructions, so it is assisted from the first message."""
+    is_new = state == CallingState()
+    return CallingState(is_assisted=True) if is_new and entry.model.is_base else state
 
 
 def _has_server(entry: ModelEntry) -> bool:
@@ -330,9 +366,8 @@ def _choose(
 ) -> Choice | None:
     previous = None
     if history.exchanges:
-        last = history.exchanges[-1]
-        calls = [part.name for part in (*last.automatic_calls, *last.parts) if isinstance(part, Call)]
-        previous = Previous(last.message, calls[-1] if calls else "")
+        calls = _calls(history.exchanges[-1])
+        previous = Previous(history.exchanges[-1].message, calls[-1].name if calls else "")
     return router.choose(
         request.message,
         [one.name for one in specialists],
@@ -343,7 +378,5 @@ def _choose(
     )
 
 
-def _context(request: TurnRequest, history: History, choice: Choice) -> AssistContext:
-    now = request.now or datetime.now(UTC).astimezone(ZoneInfo(request.time_zone))
-    previous = history.exchanges[-1].message[:MAX_MESSAGE] if choice.follows_up else ""
-    return AssistContext(now, request.time_zone, (*history.attachments, *request.attachments), previous)
+def _calls(exchange: Exchange) -> list[Call]:
+    return [part for part in (*exchange.automatic_calls, *exchange.parts) if isinstance(part, Call)]

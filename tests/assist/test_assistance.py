@@ -38,15 +38,16 @@ def test_one_miss_of_a_small_model_turns_assistance_on() -> None:
     assert not learn(CallingState(), "right", "wiki", is_small=True).is_assisted
 
 
-def test_every_twentieth_sure_message_is_a_probe() -> None:
+def test_probes_become_rarer() -> None:
     state, probed = CallingState(is_assisted=True), []
-    for n in range(1, 81):
+    for n in range(1, 600):
         if state.is_probe_due:
             probed.append(n)
-            state = learn(state, "other" if n == 60 else "wiki")
+            state = learn(state, "wiki")
         else:
             state = state.assist()
-    assert probed == [20, 40, 60, 80]
+    assert probed == [20, 60, 140, 300, 460]
     assert state.is_assisted
+    assert not learn(state, "other").is_probe_due
     calling = learn(state, "right")
     assert (calling.is_assisted, calling.is_probe_due, calling.right_calls) == (False, False, 1)

@@ -347,7 +347,7 @@ async def test_a_model_that_never_calls_is_assisted_and_probed(tmp_path: Path) -
         *MISSED,
         *[Pass([PROSE])] * 19,
         *MISSED[:1],
-        *[Pass([PROSE])] * 19,
+        *[Pass([PROSE])] * 39,
         *asked,
         *asked,
         answers=LARGE,
@@ -362,7 +362,7 @@ async def test_a_model_that_never_calls_is_assisted_and_probed(tmp_path: Path) -
             events = await one.say()
             assert events == ["I do not know.", *CALLED, f"\n\n{QUOTED}", done(f"I do not know.\n\n{QUOTED}", 1)]
             assert "SPECIALIST_REQUEST[" in one.prompts[-1][0]
-            assert await one.ask(*[ASKED] * 20) == ["assist"] * 19 + ["model"]
+            assert await one.ask(*[ASKED] * 40) == ["assist"] * 39 + ["model"]
             assert await one.ask(ASKED) == ["model"]
 
 
