@@ -43,7 +43,10 @@ _CHANGES = compile_requests(
     "merken vergessen speichern notieren löschen",
 )
 _CONTINUES = re.compile(r"\W*(?:and|und|et|y)\b", re.I)
-_READS_ONLY = "With this model, Brain only reads your memory. Choose a larger model to store or delete facts."
+_READS_ONLY = (
+    "With this model, Brain only reads your memory. Change it under Memory on the chat page or with brain memory, or "
+    "choose a larger model."
+)
 _MEMORY_WORDS = word_set(
     "remember recall forgot forget told tell talk talked talking speak spoke discuss discussed say said saying "
     "mention mentioned explain explained ask asked chat chats conversation conversations session previous previously "

@@ -49,7 +49,8 @@ _CHANGES = compile_requests(
 _BACKGROUND = re.compile(r"\bin the background\b|\bim hintergrund\b|\ben arrière-plan\b|\ben segundo plano\b", re.I)
 _ASKS = re.compile(r"\W*(?:do|are|is|what|which|list|show|was|welche|zeig|quelles?|qué|cuáles|muestra)\b", re.I)
 _READS_ONLY = (
-    "With this model, Brain creates no tasks from a message. Start the message with /task, or choose a larger model."
+    "With this model, Brain only lists your tasks. To add one, start the message with /task. Change others in the list "
+    "of tasks."
 )
 
 

@@ -565,7 +565,8 @@ class Turn:
             try:
                 await group.end(self._call_ending)
             finally:
-                participant.exchange.parts.append(msgspec.structs.replace(call, marker=""))
+                if participant.exchange is not self.exchange:
+                    participant.exchange.parts.append(msgspec.structs.replace(call, marker=""))
                 self.exchange.parts.append(call)
         return PassResult([call], has_client_call=group.has_client_call, is_suspended=bool(group.suspended))
 

@@ -90,11 +90,8 @@ def test_the_called_specialist(question: str, alone: str | None, with_file: str 
     assert answer(f"{clock}\n\n{ONE}\n\n{question}") == answer(f"{ONE}\n\n{question}")
 
 
-@pytest.mark.parametrize(
-    "question", ["Put lunch with Carla tomorrow at noon in my calendar", "Remind me at 8 to call mum"]
-)
-def test_a_change_that_the_rules_cannot_make(question: str) -> None:
-    assert answer(question, ALL).startswith("I changed nothing. ")
+def test_a_change_that_the_rules_cannot_make() -> None:
+    assert answer("Put lunch with Carla tomorrow at noon in my calendar", ALL).startswith("I changed nothing. ")
 
 
 def test_the_called_specialist_of_many() -> None:

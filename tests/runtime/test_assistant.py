@@ -362,6 +362,8 @@ async def test_a_model_that_never_calls_is_assisted_and_probed(tmp_path: Path) -
             events = await one.say()
             assert events == ["I do not know.", *CALLED, f"\n\n{QUOTED}", done(f"I do not know.\n\n{QUOTED}", 1)]
             assert "SPECIALIST_REQUEST[" in one.prompts[-1][0]
+            (exchange,) = (await one.engine.store.history("ada", "c", 1)).exchanges
+            assert [type(part).__name__ for part in exchange.parts] == ["Text", "Call", "Text"]
             assert await one.ask(*[ASKED] * 40) == ["assist"] * 39 + ["model"]
             assert await one.ask(ASKED) == ["model"]
 

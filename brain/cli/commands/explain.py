@@ -135,6 +135,7 @@ def _describe_call(call: Call) -> str:
     if len(params) > MAX_PARAMS_LENGTH:
         params = f"{params[: MAX_PARAMS_LENGTH - 1]}…"
     facts = [format_ms(call.ms)] if call.ms is not None else []
+    facts += [text("chosenByBrain")] if call.by == "assist" else []
     facts += [text("cached")] if call.cached else []
     facts += [text(call.approval)] if call.approval not in (None, "asked") else []
     if call.code is not None:

@@ -13,7 +13,7 @@ import {
  *   model: string, round: number, error: string | null, status: number | null, is_prefill_refused: boolean, are_tools_refused: boolean,
  *   cost: number | null }} Pass
  * @typedef {{ name: string, params: object | null, turn_pass: number, began_ms: number, ms: number | null,
- *   outcome: string | null, reason?: string, cached: boolean, approval: string | null }} Call
+ *   by: string, outcome: string | null, reason?: string, cached: boolean, approval: string | null }} Call
  * @typedef {{ code: string, text: string, turn_pass: number }} Notice
  * @typedef {{ n: number, role: string, model: string, text?: string, began_ms?: number }} Round
  * @typedef {{ passes: Pass[], calls: Call[], notices: Notice[], rounds: Round[], usage: Use, total_ms: number,
@@ -105,12 +105,13 @@ function describeStatus(pass) {
 }
 
 /** @param {Call} call */
-function explainOne({ name, params, began_ms: began, ms, outcome, reason, cached, approval }) {
+function explainOne({ name, params, began_ms: began, ms, by, outcome, reason, cached, approval }) {
   const given = JSON.stringify(params ?? {});
   const shown = given.length > PARAMS_LENGTH ? `${given.slice(0, PARAMS_LENGTH - 1)}…` : given;
   const decision = approval === "approved" || approval === "declined" || approval === "expired" ? t(approval) : "";
   return line("decision", began, `${name} ${shown}`, [
     ms === null ? "" : formatDuration(ms),
+    by === "assist" ? t("chosenByBrain") : "",
     cached ? t("cached") : "",
     decision,
     outcome && outcome !== "ok" ? explainCall(outcome, reason ?? "") : "",
