@@ -53,7 +53,7 @@ class Options(TypedDict, total=False):
             the parameters of the first pair. Assisted calls and the demo model use all of them.
         not_examples: Similar messages that do not need it, for assisted calls and the demo model.
         assist: A function of a message and an `AssistContext` that returns the parameters of an assisted call, or None
-            for no call. It must not block. `Refused` tells people how to do what assisted calls do not do.
+            for no call. `Refused` tells people how to do what assisted calls do not do.
         version: For people.
         settings: A dataclass.
         needs: The extra of its package that it requires, or a function that returns what is missing.

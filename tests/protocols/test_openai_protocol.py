@@ -125,6 +125,9 @@ def test_tools_and_which_of_them_has_to_be_called() -> None:
     ):  # fmt: skip
         found = parse(tools=tools, tool_choice=choice)[0]
         assert (found.tools, found.must_call) == expected
+        assert found.assist == "off"
+    assert parse(tools=tools, brain={"assist": "always"})[0].assist == "always"
+    assert parse(tools=[])[0].assist is None
 
 
 REJECTED: list[tuple[dict[str, Any], int, str]] = [

@@ -1,7 +1,7 @@
 """Parses requests from OpenAI clients. Brain rejects unsupported values and never ignores them."""
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
@@ -99,6 +99,8 @@ def parse(
         ),
         asks_person=bool(body.stream),
     )  # fmt: skip
+    if body.tools and request.assist is None:  # a client that brings tools decides about them, also about none
+        request = replace(request, assist="off")
     with_usage = bool(body.stream_options and body.stream_options.include_usage)
     return request, messages, RequestOptions(body.model or DEFAULT_NAME, bool(body.stream), with_usage)
 
