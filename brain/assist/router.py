@@ -79,6 +79,14 @@ _POINTS = regex.compile(
     regex.IGNORECASE,
 )
 """The opening or the pronoun of a message that needs the previous one."""
+MAX_INSTRUCTION = 20
+"""Words of a message with an instruction only; a longer one that begins like that has the text, too."""
+_WORKS_ON_TEXT = regex.compile(
+    r"^\W*(?:(?:please|kindly|can you|could you|bitte|kannst du|peux-tu|puedes)\s+)*(?:summari[sz]e|shorten|translate"
+    r"|rewrite|rephrase|proofread|correct|fasse?|übersetze?|kürze?|korrigiere?|résume[rz]?|tradui[st]|corrige[rz]?|resume|traduce)\b",
+    regex.IGNORECASE,
+)
+"""The opening of a request to work on a text that the message contains."""
 _ADDRESS = regex.compile(r"https?://\S|\bwww\.\S+\.\S")
 
 AnySpecialist = Specialist[..., Any]
@@ -222,13 +230,15 @@ class Router:
         example = self._by_example.get(_normalize(message))
         if example is not None and example in allowed:
             return Choice(example, 2.0) if can_read_files or example not in self._takes_files else None
-        if not self._names or _WORD.search(message[:MAX_LENGTH]) is None:
+        words, has_address = len(_WORD.findall(message[:MAX_LENGTH])), _ADDRESS.search(message) is not None
+        has_text = words > MAX_INSTRUCTION and not has_address and _WORKS_ON_TEXT.match(message) is not None
+        if not self._names or not words or has_text:
             return None
         leads = self._leads(message, embedding_scores)
         if has_files:
             for name in self._takes_files.intersection(leads):
                 leads[name] += FILE_BONUS
-        if _ADDRESS.search(message):
+        if has_address:
             for name in self._takes_address.intersection(leads):
                 leads[name] += ADDRESS_BONUS
         choice = _best(leads)

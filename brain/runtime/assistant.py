@@ -124,7 +124,7 @@ class Assistant:
             return await self._decide(request, history, entry, state, query)
         except Exception:  # no turn fails because of a choice
             log.exception("no specialist can be chosen")
-            return None
+            return Assistance(is_assisted=True, is_small=is_small(entry.model)) if state.is_assisted else None
 
     async def _decide(
         self, request: TurnRequest, history: History, entry: ModelEntry, state: CallingState, query: Query | None
@@ -155,6 +155,9 @@ class Assistant:
                 params = await call_in_thread("assist", build)
         except Refused as refused:
             refusal = refused.reason
+        except TimeoutError:
+            log.warning("specialist %s: its assist function took over %g seconds", specialist.name, PARAMS_SECONDS)
+            return no_call
         if not refusal and not _may_only_read(specialist, params):
             refusal = NOT_ONLY_READ.format(specialist.name)
         facts = [item for item in history.recalled.relevant if item.kind == "fact"]

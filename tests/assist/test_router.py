@@ -74,6 +74,10 @@ def router(installed: tuple[Specialist[..., Any], ...]) -> Router:
         ("How tall is the Eiffel Tower?", {"allowed": ["calendar", "web"]}, None),
         ("What do you know about me?", {"allowed": ["wiki"]}, None),
         ("How tall is the Eiffel Tower?", {"allowed": []}, None),
+        ("Put lunch with Carla tomorrow at noon in my calendar", {"allowed": ["wiki", "web"]}, None),
+        # texts to work on
+        (f"Summarize this: The Eiffel Tower was built in 1889. {'It is a tall tower in Paris. ' * 4}", {}, None),
+        (f"Summarize https://example.org/a {'and tell me what the page says about towers ' * 3}", {}, "web"),
         ("How tall is the Eiffel Tower?", {"allowed": ["wiki", "unknown"]}, "wiki"),
         # long and odd messages
         ("How tall is the Eiffel Tower? " * 30_000, {}, "wiki"),

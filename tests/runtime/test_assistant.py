@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -15,7 +16,7 @@ from brain_servers import brain_served
 from model_servers import FALLBACK, LlamaCppServer, OpenAIServer, Pass, Wait, in_thread, models
 from turn_helpers import ask_for, done, failed, registry_of, short
 
-from brain import Refused, specialist
+from brain import AssistContext, Refused, specialist
 from brain.assist.router import find_router
 from brain.events import Event, Limits, SpecialistResult, SpecialistStart
 from brain.messages import Attachment
@@ -42,8 +43,9 @@ LARGE = models("m", owned_by="vllm")
 SMALL = models("m", owned_by="vllm", meta={"n_params": 135_000_000})
 
 
-def find_harbour(message: str, context: Any) -> dict[str, Any] | None:
-    return next(({"harbour": name} for name in ("York", "Atlantis", "Tyre") if name in message), None)
+def find_harbour(message: str, context: AssistContext) -> dict[str, Any] | None:
+    text = f"{message} {context.previous}"
+    return next(({"harbour": name} for name in ("York", "Atlantis", "Tyre", "Dry") if name in text), None)
 
 
 def refuse(message: str, context: Any) -> None:
@@ -69,6 +71,8 @@ async def tides(harbour: str) -> str:
         raise Refused("No such harbour: Atlantis", advice="Ask for another one.")
     if harbour == "Tyre":
         await asyncio.Event().wait()
+    if harbour == "Dry":
+        return "No results for Dry."
     return HIGH_WATER
 
 
@@ -96,7 +100,26 @@ async def letters() -> str:
     return "never"
 
 
-ALL = (tides, garage, berths, lamp, letters)
+@specialist(read_only=True, sends=True, examples=("when was Goethe born", "birthday of Mozart", "was Bach born in May"))
+async def births(name: str) -> str:
+    """Birthdays of famous people."""
+    return f"{name} was born in 1749."
+
+
+WAIT = threading.Event()
+
+
+def block(message: str, context: AssistContext) -> None:
+    WAIT.wait()
+
+
+@specialist(read_only=True, examples=("any mail in box 7", "mail for box 12", "is box 3 empty"), assist=block)
+async def boxes(number: int) -> str:
+    """Mail in the boxes."""
+    return "never"
+
+
+ALL = (tides, garage, berths, lamp, letters, births, boxes)
 
 
 class Chat:
@@ -195,6 +218,17 @@ async def test_the_model_reads_the_result_before_the_question() -> None:
             ],
         ),
         (BERTHS[0], [], [{"notice": "assist"}, UNCHANGED, done(UNCHANGED, passes=0)]),
+        # a result that says that nothing was found
+        (
+            "when is high water in Dry",
+            [],
+            [
+                {"start": "c1", "name": "tides", "params": {"harbour": "Dry"}, "by": "assist"},
+                {"result": "c1", "text": "No results for Dry."},
+                "From tides:\n\nNo results for Dry.",
+                done("From tides:\n\nNo results for Dry.", 1, 0),
+            ],
+        ),
         # a call of the model itself, which nobody told it about
         (
             "Hello!",
@@ -315,6 +349,30 @@ async def test_a_small_model_reads_a_file_of_an_earlier_message() -> None:
         assert one.prompts[-1][-1] == "Information:\nThe shop in Bonn closes at 18:30.\n\nQuestion: Fine."
 
 
+async def test_a_follow_up_of_a_follow_up_keeps_the_subject() -> None:
+    async with chat(*[Pass([PROSE])] * 3) as one:
+        for message in (ASKED, "and on Friday?", "and on Saturday?"):
+            assert (await one.say(message))[0] == CALLED[0]
+
+
+async def test_what_memory_knows_about_the_user_is_not_looked_up_elsewhere() -> None:
+    async with chat(*[Pass(["On 3 June 2015."])] * 2) as one:
+        assert "start" in (await one.say("When was Goethe born?"))[0]
+        await one.engine.memory.edits.write("ada", "My daughter Mia was born on 3 June 2015.", None, mutable=True)
+        events = await one.say("When was my daughter born?", conversation_id="d")
+        assert [event for event in events if isinstance(event, dict) and "start" in event] == []
+        assert "Mia" in one.prompts[-1][-1]
+
+
+async def test_a_function_that_blocks_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.runtime.assistant.PARAMS_SECONDS", 0.01)
+    try:
+        async with chat(Pass(["I do not know."])) as one:
+            assert await one.say("any mail in box 4") == ["I do not know.", done("I do not know.")]
+    finally:
+        WAIT.set()
+
+
 MISSED = [Pass(["I do not know."])] * 3
 SAY = [ASKED, "when is low tide in York", "tide times for York"]
 
@@ -424,9 +482,9 @@ async def test_another_model_takes_over_with_the_result() -> None:
         assert HIGH_WATER in json.dumps(second.generated)
 
 
-async def test_a_base_model_continues_plain_text() -> None:
+async def test_a_base_model_continues_plain_text_from_the_first_message_on() -> None:
     passes = [Pass([f" {PROSE}"]), Pass([" Hello."])]
-    async with LlamaCppServer(*passes, template=FALLBACK) as server, chat_with(server) as one:
+    async with LlamaCppServer(*passes, template=FALLBACK) as server, chat_with(server, ASSIST="auto") as one:
         assert await one.say() == [*CALLED, PROSE, done(PROSE, 1)]
         assert await one.say("Hello!") == ["Hello.", done("Hello.")]
         assert [body["prompt"] for body in server.generated] == [
