@@ -73,20 +73,17 @@ class Assistant:
         self._fitting: asyncio.Task[None] | None = None
 
     async def open(self, entries: Sequence[ModelEntry], embedding_model: AnyModel | None) -> None:
-        """Read what is known about the models. Fit the router in the background if one of them will need it.
+        """Read what is known about the models. Fit the router in the background if one of them needs it soon.
 
         Args:
             embedding_model: The model whose embeddings of messages help to choose.
         """
         self._embedding_model = embedding_model
-        modes = [find_mode(self._settings, entry) for entry in entries]
-        states = [await self.read_state(entry) for entry in entries]
-        needs_router = [
-            mode == "always" or (mode == "auto" and _has_server(entry) and (state.is_assisted or is_small(entry.model)))
-            for mode, state, entry in zip(modes, states, entries, strict=True)
-        ]
-        if any(needs_router):
-            self._fit_soon(tuple(self._registry.usable()))
+        for entry in entries:
+            mode, state = find_mode(self._settings, entry), await self.read_state(entry)
+            is_next = _has_server(entry) and (state.is_assisted or is_small(entry.model))
+            if mode == "always" or (mode == "auto" and is_next):
+                self._fit_soon(tuple(self._registry.usable()))
 
     async def close(self) -> None:
         """Wait until what was learned is stored."""
