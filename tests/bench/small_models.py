@@ -44,6 +44,7 @@ def brain(request: pytest.FixtureRequest) -> Iterator[Server]:
     registry.add(tides)
     try:
         with brain_served(registry, MODEL=f"openai:{request.param}", MODEL_URL=url, STORE="memory:") as server:
+            post(server.url, json={"message": TIDES[0]})  # from which Brain learns that the model calls nothing
             yield server
     finally:
         if process is not None:
