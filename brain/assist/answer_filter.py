@@ -86,7 +86,7 @@ class AnswerFilter:
     def feed(self, text: str) -> list[tuple[Literal["answer"], str]]:
         """Take the next characters. Return the sentences that end in them."""
         if not self._stops and not self._is_checked:
-            self.has_shown = self.has_shown or not text.isspace()
+            self.has_shown = self.has_shown or bool(text.strip())
             return [("answer", text)]
         self._pending += text
         if not self._seen:  # some base models begin with an empty line

@@ -223,7 +223,7 @@ class Router:
 
         Args:
             allowed: Names of the specialists that may be called.
-            embedding_scores: Scores of a `EmbeddingClassifier`.
+            embedding_scores: Scores of an `EmbeddingClassifier`.
             has_files: Whether the message has files.
             can_read_files: Whether the conversation has files.
         """
@@ -308,7 +308,7 @@ def find_fitted(specialists: tuple[AnySpecialist, ...]) -> Router | None:
 
 
 async def find_router(specialists: tuple[AnySpecialist, ...]) -> Router:
-    """Return the router of these specialists. Fitting it takes about a second, once per process."""
+    """Return the router of these specialists. Fitting it takes a few seconds of CPU, once per process."""
     router: Router = _fitted.get(specialists) or await call_in_thread("router", partial(_fit, specialists))
     return router
 

@@ -149,10 +149,10 @@ class Assistant:
         try:
             build = partial(build_params, specialist, request.message, self._context(request, history, choice))
             async with asyncio.timeout(PARAMS_SECONDS):  # a function of the specialist may block
-                params = await call_in_thread("assist", build)
+                params = await call_in_thread(f"assist {specialist.name}", build)
         except Refused as refused:
             refusal = refused.reason
-        except TimeoutError:
+        except (TimeoutError, NoThread):  # no thread is left if it has blocked several
             log.warning("specialist %s: its assist function took over %g seconds", specialist.name, PARAMS_SECONDS)
             return no_call
         if not refusal and not _may_only_read(specialist, params):

@@ -246,7 +246,7 @@ RECALLED = RecallResult(relevant=(StoredItem("u1", "fact", "I live in Ulm.", BEG
 FOUND = Assistance(is_assisted=True, name="finds", params={"text": "330 m"})
 FAILING = msgspec.structs.replace(FOUND, params={"text": "none"})
 WRITTEN = Assistance(is_assisted=True, name="finds", schema={"type": "object"})
-EXAMINED = msgspec.structs.replace(FOUND, is_assisted=False, calls_after_miss=True)
+PROBED = msgspec.structs.replace(FOUND, is_assisted=False, calls_after_miss=True)
 TURNS |= {
     f"assisted: {name}": (players, nothing, {"assistance": assistance, "history": History("c", recalled=RECALLED)})
     for name, players, assistance in (
@@ -258,7 +258,7 @@ TURNS |= {
         ("parameters", [Player(slowly('{"text": "9 m"}'), slowly("The tower has 9 m."))], WRITTEN),
         ("no parameters", [Player(slowly("9 m"), slowly("The tower has 9 m."))], WRITTEN),
         ("refused parameters", [Player([CUT_OFF], slowly("The tower has 9 m."))], WRITTEN),
-        ("examined", [Player(slowly("Well."))], EXAMINED),
+        ("examined", [Player(slowly("Well."))], PROBED),
         ("fallback", [Player([CUT_OFF], name="a"), Player(slowly(TOWER), name="b")], FOUND),
     )
 }
