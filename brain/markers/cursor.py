@@ -166,9 +166,7 @@ def decode_object(body: str) -> tuple[Params | None, str]:
         The object and an empty string, or None and the problem.
     """
     try:
-        value = json.loads(
-            body, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant, parse_float=_parse_float
-        )
+        value = DECODER.decode(body)
         if not isinstance(value, dict):
             return None, "the JSON is not one object in braces"
         if _measure_depth(value) > DEPTH_LIMIT:
@@ -202,6 +200,12 @@ def _parse_float(digits: str) -> float:
     if number in (float("inf"), float("-inf")):
         raise _UnsupportedJSON("the JSON contains a number that is too large")
     return number
+
+
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant, parse_float=_parse_float
+)
+"""Decodes JSON strictly; it raises `ValueError` or `RecursionError`."""
 
 
 def _measure_depth(value: Any) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brain.events import Limits, StopReason
+from brain.markers.arguments import PROBLEM, read_arguments
 from brain.markers.neutralize import neutralize
 from brain.messages import Call, Exchange, NativeCall, Text
 from brain.plugins.specialist import Specialist
@@ -49,24 +50,10 @@ TEXT_PARAMETERS = 3
 MAX_CALL_LENGTH = 1_000
 """Characters of a step in which a call is searched, after each token. `STEP_TOKENS` usually have fewer."""
 
-
-def _reject(constant: str) -> None:
-    raise ValueError(constant)
-
-
 _WORD = re.compile(r"\w+")
 _OPENER = re.compile(r"(?<![\w.@-])([A-Za-z][\w-]{0,63})\s*\(", re.ASCII)
 _ALONE = re.compile(r"^[\s`*>-]*([A-Za-z][\w-]{0,63})\(.*\)[\s`*.;]*$", re.ASCII | re.MULTILINE)
 """A line that is a call and nothing else."""
-_KEY = re.compile(r"\s*([A-Za-z_]\w*)\s*[=:]\s*")
-_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
-_BARE = re.compile(r"[^,()\"'\n]+")
-_NEXT = re.compile(r"\s*([,)])")
-_CLOSING = re.compile(r"\s*\)")
-_SPACE = re.compile(r"\s*")
-_JSON = json.JSONDecoder(parse_constant=_reject)
-WORDS: Mapping[str, Any] = {"True": True, "False": False, "None": None}
-"""Python's words for JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +163,7 @@ class Step:
     def _make_call(self, parsed: ParsedCall) -> Call:
         """Return the call, within the limits of native calls. Values without a name belong to the first parameters."""
         if parsed.params is None:
-            reason = "the parentheses do not contain key=value pairs, separated by commas"
-            return Call(parsed.name, code="malformed", reason=reason)
+            return Call(parsed.name, code="malformed", reason=PROBLEM)
         called = self._specialists.get(parsed.name) or self._turn.tools.get(parsed.name)
         properties = called.parameters.get("properties", {}) if called is not None else {}
         params = {**dict(zip(properties, parsed.values, strict=False)), **parsed.params}
@@ -221,54 +207,16 @@ def find_call(text: str, names: Collection[str], *, is_end: bool = False) -> Par
     """
     text = text[:MAX_CALL_LENGTH]
     openers = [opener for opener in _OPENER.finditer(text) if opener[1] in names]
-    calls = (_read_call(opener[1], text, opener.end()) for opener in openers)
-    found = next(filter(None, calls), None)
-    if found is not None or not is_end:
-        return found
+    for opener in openers:
+        arguments = read_arguments(text, opener.end(), like_python=True)
+        if arguments.params is not None:
+            return ParsedCall(opener[1], arguments.params, arguments.values)
+    if not is_end:
+        return None
     if openers:
         return ParsedCall(openers[0][1], None)
     alone = _ALONE.search(text)
     return None if alone is None else ParsedCall(alone[1], {})
-
-
-def _read_call(name: str, text: str, at: int) -> ParsedCall | None:
-    """Read the values up to the closing parenthesis. Return None if there is none, or a value cannot be read."""
-    params: dict[str, Any] = {}
-    values: list[Any] = []
-    if _CLOSING.match(text, at):
-        return ParsedCall(name, params)
-    while True:
-        key = _KEY.match(text, at)
-        read = _read_value(text, key.end() if key else at)
-        following = _NEXT.match(text, read[1]) if read is not None else None
-        if read is None or following is None:
-            return None
-        if key is None:
-            values.append(read[0])
-        else:
-            params[key[1]] = read[0]
-        if following[1] == ")":
-            return ParsedCall(name, params, tuple(values))
-        at = following.end()
-
-
-def _read_value(text: str, at: int) -> tuple[Any, int] | None:
-    """Read a JSON value, a text in single quotes, or bare words. Return it and where it ends."""
-    at = _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
-    for word, value in WORDS.items():
-        if text.startswith(word, at) and _NEXT.match(text, at + len(word)):
-            return value, at + len(word)
-    try:
-        value, end = _JSON.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        pass
-    else:
-        if _NEXT.match(text, end):
-            return value, end
-    if quoted := _QUOTED.match(text, at):
-        return quoted[1].replace("\\'", "'"), quoted.end()
-    bare = _BARE.match(text, at)
-    return None if bare is None or not bare[0].strip() else (bare[0].strip(), bare.end())
 
 
 def _words(text: str) -> Collection[str]:
