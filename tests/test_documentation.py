@@ -135,9 +135,9 @@ def setting_names() -> set[str]:
     return {name.removeprefix("BRAIN_") for name in re.findall(r"^\| `?([A-Z_]+)", tables, re.MULTILINE)}
 
 
-def test_the_changelog_begins_with_the_version() -> None:
+def test_the_newest_version_of_the_changelog_is_the_present_one() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    newest = re.search(r"^## (\S+)", (ROOT / "docs" / "changelog.md").read_text("utf-8"), re.MULTILINE)
+    newest = re.search(r"^## (\d\S+)", (ROOT / "docs" / "changelog.md").read_text("utf-8"), re.MULTILINE)
     assert newest is not None
     assert newest[1] == version
 
