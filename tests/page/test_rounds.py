@@ -61,6 +61,9 @@ def test_the_current_round_is_open_and_the_answer_reads_like_one(chat: Chat, ser
     expect(chat.rounds).to_have_count(3)
     direct(server, "TASK_DONE")
     expect(chat.rounds).to_have_count(4)
+    failures = chat.rounds.locator("summary").get_by_text(page_text("callFailed"), exact=True)
+    expect(failures).to_have_count(1)  # the forged result; the other calls ran or were declined
+    expect(chat.rounds.nth(1)).to_contain_text(page_text("callFailed"))
     chat.reload()
     expect(chat.strategy).to_have_value("dual")
     server.model.write("<deliverable><key_points>It is new.</key_points><final_output>The **bridge**")

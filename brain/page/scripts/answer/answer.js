@@ -121,7 +121,8 @@ export class Answer {
       if (!this.#rounds.length) this.#announce(t("ends", { name: data.name }));
     },
     specialist_error: (data, raw) => {
-      this.#card(data, raw).error(data);
+      const { node } = this.#card(data, raw).error(data);
+      if (node.matches(".failed")) this.#rounds.find((round) => round.node.contains(node))?.markFailed();
       this.#announce(describeFailure(data));
     },
     task: ({ task_id: id }) => this.#putTask(id),

@@ -111,6 +111,7 @@ export class Card {
     this.#showNote(isQuiet ? "" : describeFailure({ name: this.name, code, reason }));
     const line = make("p", "reason", reason);
     if (isQuiet || hasDetails(code)) this.#inside.prepend(makeSection(details, makeScrollBox(details, line)));
+    return this;
   }
 
   /**

@@ -12,6 +12,7 @@ const LONG = 1000; // ms until the time shows and the round is announced
 export class Round {
   #time = make("span", "state");
   #names = make("span", "round-calls");
+  #failure = make("span", "round-failure");
   /** @type {Set<string>} */
   #calls = new Set();
   #isOwn = false; // whether a person opened or closed it
@@ -28,8 +29,8 @@ export class Round {
     number.title = label.textContent;
     const name = make("bdi", "round-model", model), about = make("bdi", "round-about", firstLine(text));
     name.title = model;
-    const summary = make("summary", "", number, label, make("strong", "", nameRole(role)), name, about, this.#names,
-      this.#time, makeIcon("open"));
+    const summary = make("summary", "", number, label, make("strong", "", nameRole(role)), name, about, this.#failure,
+      this.#names, this.#time, makeIcon("open"));
     this.#inside = make("div", "inside", ...(text.trim() ? [make("p", "round-text", text.trim())] : []));
     this.node = make("details", "round", summary, this.#inside);
     summary.addEventListener("click", () => { this.#isOwn = true; });
@@ -64,6 +65,13 @@ export class Round {
   addCall(name) {
     this.#calls.add(displayName(name));
     this.#names.textContent = formatNames([...this.#calls]);
+  }
+
+  /** A call in it failed: its line shows that, also while it is closed. */
+  markFailed() {
+    if (this.#failure.childNodes.length) return;
+    this.#failure.append(makeIcon("warning"), make("span", "visually-hidden", t("callFailed")));
+    this.#failure.title = t("callFailed");
   }
 
   /** The round ended. @param {number} [ms] its duration, if the server reported it */
