@@ -34,6 +34,15 @@ BLOCKS = {
     "a\0b\r\nc": "<p>a\ufffdb<br>\nc</p>",
     " \n\n": "",
     "\u202eabc\u2066 `a\u202eb`": "<p>abc <code>a\ufffdb</code></p>",
+    "**注意：**很长。**「引用」**": "<p><strong>注意：</strong>很长。<strong>「引用」</strong></p>",
+    "あ*い。*う **「가」**나 가_나_": "<p>あ<em>い。</em>う <strong>「가」</strong>나 가_나_</p>",
+    "a**b.**c 注 ** 意": "<p>a**b.**c 注 ** 意</p>",
+    "H<sub>2</sub>O, x<SUP>*n* < 2</SUP>, <kbd>Ctrl</kbd>": "<p>H<sub>2</sub>O, x<sup><em>n</em> &lt; 2</sup>, "
+    "<kbd>Ctrl</kbd></p>",
+    "a<br>b<br/>c<BR />d": "<p>a<br>\nb<br>\nc<br>\nd</p>",
+    "|a|\n|-|\n|1<br>2|": '<div class="table"><table><thead><tr><th>a</th></tr></thead><tbody><tr><td>1<br>\n2</td>'
+    "</tr></tbody></table></div>",
+    "<sub>a <sup class=x>b</sup> <kbd": "<p>&lt;sub&gt;a &lt;sup class=x&gt;b&lt;/sup&gt; &lt;kbd</p>",
 }
 CONTAINERS = {
     "A[^n].\n\n[^n]: The *note*\nof it.\n[^2]: b": '<p>A<sup><button type="button" class="note" data-note="n">n'
@@ -114,6 +123,9 @@ LINKS = {
 }
 OPEN = {
     "One **two th": "<p>One <strong>two th</strong></p>",
+    "H<sub>2": "<p>H<sub>2</sub></p>",
+    "**a <kbd>b": "<p><strong>a <kbd>b</kbd></strong></p>",
+    "x<sup>2</sup> <su": "<p>x<sup>2</sup></p>",
     "One **two*": "<p>One <strong>two</strong></p>",
     "One *two*": "<p>One <em>two</em></p>",
     "One ***two": "<p>One <em><strong>two</strong></em></p>",
@@ -177,7 +189,9 @@ ATTEMPTS = [
     "<x:script xmlns:x='http://www.w3.org/1999/xhtml'>hacked=1</x:script>", "\ufeff<scr\0ipt>hacked=1</scr\0ipt>",
     "[a](https://a.example)<base href=//evil.example>", "<form action=//evil.example><button>x",
     "<meta http-equiv=refresh content='0;url=//evil.example'>", "<template><script>hacked=1</script></template>",
-    "<details open ontoggle=hacked=1>", "> " * 60 + "<script>hacked=1</script>", "<script>" * 20_000,
+    "<details open ontoggle=hacked=1>", "<sub onclick=hacked=1>x</sub>", "<sup><script>hacked=1</script></sup>",
+    "<kbd><img src=x onerror=hacked=1></kbd>", "<br onclick=hacked=1>",
+    "> " * 60 + "<script>hacked=1</script>", "<script>" * 20_000,
     r"\(\text{<img src=x onerror=hacked=1>}\)", r"$$\style{position:fixed}{x}\class{bar}{y}\id{z}$$",
     r"\[\text{</mtext></math><script>hacked=1</script>}=1\]",
     "\\(\\text{<annotation-xml encoding='text/html'><script>hacked=1</script>}\\)",
@@ -186,9 +200,9 @@ AROUND = [
     "{}", "a {} b", "- {}", "> {}", "**{}**", "|a|\n|-|\n|{}|", "# {}", "[{}](https://a.example)", "<details>\n{}",
 ]  # fmt: skip
 KNOWN = (
-    "p, br, h3, blockquote, ul, ol, li, hr, pre, code, span, div, strong, em, s, sup, details, table, thead, tbody, "
-    "tr, th, td, a[href^='http'], a[href^='mailto:'], input[type=checkbox][disabled], button.note, math, math *, "
-    ".code-head *"
+    "p, br, h3, blockquote, ul, ol, li, hr, pre, code, span, div, strong, em, s, sub, sup, kbd, details, table, "
+    "thead, tbody, tr, th, td, a[href^='http'], a[href^='mailto:'], input[type=checkbox][disabled], button.note, "
+    "math, math *, .code-head *"
 )
 FIND_UNEXPECTED = """([texts, known]) => texts.map((text) => {
     const node = renderComplete(text), all = [...node.querySelectorAll("*")];

@@ -26,10 +26,13 @@ const NESTING = 40; // levels; markdown-it drops deeper content
 const MISSING_CELLS = 2000; // per table; each that markdown-it adds costs more than its row
 const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // characters that reverse the order of others
 const ENDED = /^(?:paragraph|heading|blockquote|table|details|footnote)_open$|^(?:hr|fence)$/; // ended by an empty line
+const ELEMENT = /^<(?:br *\/?|(sub|sup|kbd))>/i; // HTML that Markdown has no mark for
+const ELEMENT_LENGTH = 1000; // characters
+const WIDE = /[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{scx=Hang}\p{scx=Bopo}\uff01-\uffee]/u; // written without spaces
 const LANGUAGE = /^[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}(?!\S)/;
 const TAGS = (
   "#text p h3 h4 h5 h6 blockquote hr ul ol li input pre code span div table thead tbody tr th td a strong em s "
-  + "br sup button details summary math mrow mi mn mo ms mtext mspace mfrac msqrt mroot mstyle mphantom menclose "
+  + "br sub sup kbd button details summary math mrow mi mn mo ms mtext mspace mfrac msqrt mroot mstyle mphantom menclose "
   + "mpadded msub msup msubsup munder mover munderover mmultiscripts mprescripts mtable mtr mtd"
 ).split(" ");
 const ATTRIBUTES = (
@@ -65,11 +68,28 @@ const { rules } = md.renderer, { escapeHtml } = md.utils, { ruler } = md.block;
 const tableRule = /** @type {any} */ (ruler).__rules__.find((/** @type {any} */ rule) => rule.name === "table").fn;
 const code = (/** @type {string} */ text) => escapeHtml(text.replace(TURNS, "\ufffd"));
 
+md.inline.State = class extends md.inline.State {
+  /**
+   * Emphasis beside Chinese, Japanese or Korean text, whose punctuation has no spaces around it: only spaces count.
+   * @param {number} start @param {boolean} canSplitWord
+   */
+  scanDelims(start, canSplitWord) {
+    const found = super.scanDelims(start, canSplitWord), { isMdAsciiPunct, isPunctChar, isWhiteSpace } = md.utils;
+    const [before = " "] = [...this.src.slice(Math.max(start - 2, 0), start)].slice(-1);
+    const [after = " "] = this.src.slice(start + found.length, start + found.length + 2);
+    if (!WIDE.test(before) && !WIDE.test(after)) return found;
+    const isMark = (/** @type {string} */ one) => isMdAsciiPunct(one.charCodeAt(0)) || isPunctChar(one);
+    const left = !isWhiteSpace(after.charCodeAt(0)), right = !isWhiteSpace(before.charCodeAt(0));
+    const can_open = left && (canSplitWord || !right || isMark(before));
+    return { ...found, can_open, can_close: right && (canSplitWord || !left || isMark(after)) };
+  }
+};
 md.validateLink = isAddress;
 md.normalizeLinkText = (url) => url; // a decoded URL could look like another one
 md.linkify.set({ fuzzyLink: false, fuzzyEmail: false }).add("//", null).add("ftp:", null); // README.md is not a host
 ruler.at("table", table, { alt: ["paragraph", "reference"] });
 md.inline.ruler.after("link", "citation", citation);
+md.inline.ruler.before("html_inline", "element", element);
 md.core.ruler.before("inline", "close_marks", closeMarks);
 md.core.ruler.push("finish", finish);
 addFormulas(md);
@@ -111,6 +131,28 @@ function citation(state, silent) {
   state.push("text", "", 0).content = match;
   state.push("link_close", "a", -1);
   state.pos += match.length;
+  return true;
+}
+
+/** Line breaks, subscripts, superscripts and keys. @param {any} state @param {boolean} silent */
+function element(state, silent) {
+  const { pos, posMax, src } = state, [opening, tag] = ELEMENT.exec(src.slice(pos, pos + 8)) ?? [];
+  if (!opening) return false;
+  if (!tag) {
+    if (!silent) state.push("hardbreak", "br", 0);
+    state.pos += opening.length;
+    return true;
+  }
+  const name = tag.toLowerCase(), start = pos + opening.length;
+  const length = src.slice(start, Math.min(start + ELEMENT_LENGTH, posMax)).toLowerCase().indexOf(`</${name}>`);
+  if (length < 0) return false;
+  if (!silent) {
+    state.push("element_open", name, 1);
+    Object.assign(state, { pos: start, posMax: start + length });
+    state.md.inline.tokenize(state);
+    state.push("element_close", name, -1);
+  }
+  Object.assign(state, { pos: start + length + `</${name}>`.length, posMax });
   return true;
 }
 

@@ -7,7 +7,7 @@ const LAST_LINE = new RegExp(`^[ \\t>]*(?:${[
   "[-=*_]+|#{1,6}[ \\t]*|[`~]{1,2}|[`~]{3,}[^`]*", // a heading, a line, code and its language
   "\\[[^\\]]*\\]:.*|\\[\\^[^\\]]*\\]?|</?[a-z]*[^<>]*|<(?:details|summary)[^<]*>?", // a definition, an element
 ].join("|")})$`, "i");
-const MARK = /\\[([]|\\[^]|`+|\${1,2}|\*+|_+|~{1,2}|!?\[|<(?:[a-z/][^\s>]*)?$|\\$/gi;
+const MARK = /\\[([]|\\[^]|`+|\${1,2}|\*+|_+|~{1,2}|!?\[|<\/?(?:sub|sup|kbd)>|<(?:[a-z/][^\s>]*)?$|\\$/gi;
 
 /** The part of an open text whose blocks are known. @param {string} text */
 export function stablePart(text) {
@@ -20,7 +20,7 @@ export function stablePart(text) {
 }
 
 /**
- * Closes bold, code, links and formulas at the end of a line that is still being written.
+ * Closes bold, code, links, formulas and elements at the end of a line that is still being written.
  * @param {string} text
  * @returns {string}
  */
@@ -31,7 +31,11 @@ export function completeMarks(text) {
   MARK.lastIndex = 0;
   for (let found = MARK.exec(text); found; found = MARK.exec(text)) {
     const [mark] = found, at = found.index, rest = text.slice(MARK.lastIndex);
-    if (mark === "\\" || mark[0] === "<") text = text.slice(0, at);
+    if (mark[0] === "<" && mark.endsWith(">")) {
+      const closing = mark.replace(/^<\/?/, "</").toLowerCase();
+      if (mark[1] !== "/") open.push(closing);
+      else if (open.includes(closing)) open.length = open.lastIndexOf(closing);
+    } else if (mark === "\\" || mark[0] === "<") text = text.slice(0, at);
     else if (mark.endsWith("[") && mark[0] !== "\\") {
       const [, label] = /^([^[\]\n]*)(?:\](?:\([^()\s]*)?)?$/.exec(rest) ?? [];
       if (/^(?:\^[^\]\s]*|\d{0,3}\]?)$/.test(rest)) text = text.slice(0, at); // perhaps a footnote or a citation
