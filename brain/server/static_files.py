@@ -16,6 +16,7 @@ _TYPES = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".woff2": "font/woff2",
 }
 """Fixed, because the system's table may contain types that browsers reject for scripts."""
 _INDEX = "index.html"

@@ -75,6 +75,10 @@ FORMULAS = {
     r"\(\frac{\)": r"<p><code>\(\frac{\)</code></p>",
     r"\(\def\a{\a\a}\a\)": r"<p><code>\(\def\a{\a\a}\a\)</code></p>",
     r"\(\class{bar}{x}\)": r"<p><code>\(\class{bar}{x}\)</code></p>",
+    r"\(\boxed{x}\)": '<p><math><mrow scriptlevel="0" displaystyle="true" class="tml-box"><mi>x</mi></mrow></math></p>',
+    r"\(\begin{array}{c|c}1&2\end{array}\)": "<p><math><mtable><mtr>"
+    '<mtd class="tml-right-solid tml-left-none tml-right-usual"><mn>1</mn></mtd>'
+    '<mtd class="tml-left-usual tml-right-none"><mn>2</mn></mtd></mtr></mtable></math></p>',
     r"\(\text{<b>}\)": "<p><math><mtext>&lt;b&gt;</mtext></math></p>",
     DEEP: f"<p><code>{DEEP}</code></p>",
 }

@@ -40,8 +40,8 @@ def test_the_page_needs_no_key_and_may_load_nothing_else(client: httpx.Client) -
     assert re.sub("page/[0-9a-f]{16}/", "page/", answer.text) == PAGE.joinpath("index.html").read_text("utf-8")
     assert answer.headers["content-security-policy"] == (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
-        "trusted-types dompurify"
+        "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types dompurify"
     )
     names = re.findall(r'(?:src|href)="([^"#]+)"', answer.text)
     assert len(names) > 50

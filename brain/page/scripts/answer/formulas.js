@@ -52,12 +52,27 @@ function mathml(latex, display, env) {
   if (cached !== undefined) return cached;
   let html = null;
   try {
-    html = temml.renderToString(latex, { ...OPTIONS, displayMode: display }).replace(/ style="[^"]*"/g, "");
+    html = classify(temml.renderToString(latex, { ...OPTIONS, displayMode: display }));
     if (html.length > SIZE || isDeep(html)) html = null;
   } catch {} // a formula that Temml does not understand stays text
   if (cache.size > 1000) cache.clear();
   cache.set(key, html);
   return html;
+}
+
+/** Replaces inline styles, which the page's policy forbids, by classes: boxes, and the sides of cells. @param {string} html */
+function classify(html) {
+  return html.replace(/(?: class="([^"]*)")? style="([^"]*)"/g, (_, classes, style) => {
+    const names = classes ? [classes] : [];
+    if (style.includes("border:1px solid")) names.push("tml-box");
+    for (const [, width] of style.matchAll(/width:(50|100)%/g)) names.push(`tml-width-${width}`);
+    for (const [, side, line] of style.matchAll(/border-(\w+):[\d.]+em (\w+)/g)) names.push(`tml-${side}-${line}`);
+    for (const [, side, size, unit] of style.matchAll(/padding-(\w+):([\d.]+)(em|pt)/g)) {
+      const em = unit === "pt" ? size / 12 : Number(size);
+      names.push(`tml-${side}-${em === 0 ? "none" : em < 0.2 ? "thin" : em < 0.8 ? "usual" : "wide"}`);
+    }
+    return names.length ? ` class="${names.join(" ")}"` : "";
+  });
 }
 
 /** @param {string} html */

@@ -41,7 +41,7 @@ const ATTRIBUTES = (
   + "scriptlevel columnalign width"
 ).split(" ");
 const OWN_CLASS = /^(?:table|formula|footnote|note|place|task|center|right|left|language-[\w+#.-]+)$/;
-const LIBRARY_CLASS = /^(?:hljs-[\w-]+|[a-z]+_|tml-[\w-]+|upstrike|downstrike)$/;
+const LIBRARY_CLASS = /^(?:hljs-[\w-]+|[a-z]+_|tml-[\w-]+|upstrike|downstrike|sout)$/;
 const CLEANING = /** @type {const} */ ({
   RETURN_DOM_FRAGMENT: true, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false,
   ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
