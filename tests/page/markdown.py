@@ -15,6 +15,7 @@ LOAD = """async () => {
         const copy = node.cloneNode(true);
         for (const code of copy.querySelectorAll(".code")) code.replaceWith(code.querySelector("pre"));
         for (const pre of copy.querySelectorAll("pre")) pre.removeAttribute("tabindex");
+        for (const one of copy.querySelectorAll("[dir=auto]")) one.removeAttribute("dir");
         for (const span of copy.querySelectorAll("code span")) span.replaceWith(...span.childNodes);
         for (const one of copy.querySelectorAll("[aria-label], [aria-level]")) {
             one.removeAttribute("aria-label");

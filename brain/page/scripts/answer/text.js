@@ -202,6 +202,8 @@ export class AnswerText {
 function nodesOf(html, heading) {
   const fragment = /** @type {typeof import("./markdown.js")} */ (markdown).clean(html);
   fragment.querySelectorAll("pre:has(> code)").forEach(addFrame);
+  // The first strong letter decides on which side bullets and the first column are.
+  for (const one of fragment.querySelectorAll("ul, ol, blockquote, .table")) if (one instanceof HTMLElement) one.dir = "auto";
   for (const box of fragment.querySelectorAll("input")) box.ariaLabel = t("done");
   for (const one of fragment.querySelectorAll("h3, h4, h5, h6")) { // levels without gaps, for screen readers
     heading.level = Math.min(Number(one.tagName[1]) - 1, heading.level + 1);
