@@ -7,7 +7,7 @@ each response are limited. Proxies and netrc from the environment are ignored.
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, timedelta
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
@@ -187,7 +187,7 @@ def _check(answer: Any, *, writing: bool = False) -> None:
 
 @contextmanager
 def _refuse_errors() -> Iterator[None]:
-    """Turn the errors of `caldav` and its libraries into refusals."""
+    """Turn the errors of `caldav` and of the network into refusals; an error in this module stays one."""
     import niquests
     from caldav.lib.error import AuthorizationError, DAVError, RateLimitError
     from lxml.etree import LxmlError
@@ -203,8 +203,7 @@ def _refuse_errors() -> Iterator[None]:
         raise Refused("the calendar server limits the number of requests", "try again in a minute") from error
     except (niquests.exceptions.RequestException, OSError) as error:
         raise Refused(*_UNREACHABLE) from error
-    except (DAVError, LxmlError, ValueError, AssertionError, AttributeError, KeyError, TypeError) as error:
-        # `caldav` raises all of these for responses of other protocols
+    except (DAVError, LxmlError) as error:
         raise Refused(*_NO_CALDAV) from error
 
 
@@ -239,7 +238,7 @@ class _SingleOriginSession:
             response = self._session.request(method, url, **options)
             target = response.headers.get("Location") if response.status_code in (301, 302, 307, 308) else None
             if not target:
-                return _read_body(response, deadline)
+                return _check_body(method, _read_body(response, deadline))
             response.close()
             url = urljoin(url, target)
         raise _failed_status(310)
@@ -262,4 +261,22 @@ def _read_body(response: Any, deadline: float) -> Any:
             raise Refused(*(_TOO_LARGE if size > MAX_ANSWER else _UNREACHABLE))
     response._content = b"".join(pieces)  # `niquests` stores the body here
     response._content_consumed = True
+    return response
+
+
+def _check_body(method: str, response: Any) -> Any:
+    """Return the response if `caldav` can parse its body; for other protocols, it raises errors of any type."""
+    from lxml import etree
+
+    if response.status_code >= 300:
+        response._content = b""  # nothing reads what an error says
+    elif method in ("PROPFIND", "REPORT"):
+        with suppress(etree.LxmlError, ValueError):
+            root = etree.fromstring(response._content, etree.XMLParser(resolve_entities=False, no_network=True))
+            for href in root.iter("{DAV:}href"):
+                urlsplit(href.text or "")
+            names = [one.findtext("{DAV:}href") for one in root.iter("{DAV:}response")]
+            if root.tag == "{DAV:}multistatus" and all(name and name.strip() for name in names):
+                return response
+        raise Refused(*_NO_CALDAV)
     return response

@@ -15,7 +15,7 @@ from calendars import CHANGED, MEETING, MORNING, Calendars, check_repeated_calls
 
 from brain import Refused
 from specialists._calendar import caldav
-from specialists._calendar.calendars import VersionConflict
+from specialists._calendar.calendars import Calendar, VersionConflict
 from specialists._calendar.expand import Window
 from specialists.calendar import calendar, health, preview
 
@@ -242,14 +242,33 @@ def test_redirects_on_the_same_server(tmp_path: Path) -> None:
     assert len(server.requests) <= 8
 
 
+@pytest.mark.parametrize("kind", ["text/html", "application/xml"])
 @pytest.mark.parametrize(
     "body",
-    [b"", b"hello", b"<a>" * 100_000, b"\xff\xfe\x00", b"{}"],
-    ids=["nothing", "text", "deep", "octets", "json"],
+    [
+        *(b"", b"hello", b"<a>" * 100_000, b"\xff\xfe\x00", b"{}", b"<html><body>Welcome</body></html>"),
+        multistatus(("", PRINCIPAL)).body,
+        multistatus(("http://[x", PRINCIPAL)).body,
+        multistatus(("/", PRINCIPAL + HOME.format(url=""))).body.replace(b"200 OK", b""),
+    ],
+    ids=["nothing", "text", "deep", "octets", "json", "page", "no href", "no URL", "no status"],
 )
-def test_other_protocols(tmp_path: Path, body: bytes) -> None:
-    with fake_server(lambda method, path: Response(200, body, {"Content-Type": "text/html"})) as server:
+@pytest.mark.parametrize("status", [200, 207])
+def test_other_protocols(tmp_path: Path, status: int, body: bytes, kind: str) -> None:
+    with fake_server(lambda method, path: Response(status, body, {"Content-Type": kind})) as server:
         assert NO_CALDAV in calendars_at(server.url, tmp_path).refusal()
+
+
+def test_our_own_errors_are_not_the_server_s(tmp_path: Path) -> None:
+    with fake_server(FakeAccount()) as server:
+        store = caldav.CalDavStore(server.url, USER, PASSWORD, lambda: None)  # type: ignore[arg-type, return-value]
+        for read in (
+            lambda: store.calendars(fresh=True),
+            lambda: list(store.find(Calendar(f"{server.url}a/", ""), "1")),
+        ):
+            with pytest.raises(TypeError):
+                read()
+        store.close()
 
 
 def test_entities_are_not_resolved(tmp_path: Path) -> None:
@@ -324,9 +343,6 @@ def test_writes_that_fail(tmp_path: Path, etag: str, put: int, reason: str) -> N
 
 
 def test_an_account_without_calendars(tmp_path: Path) -> None:
-    page = Response(200, b"<html><body>Welcome</body></html>", {"Content-Type": "text/html"})
-    with fake_server(lambda method, path: page) as server:
-        assert "no events" in calendars_at(server.url, tmp_path).text()
     with fake_server(FakeAccount(home=multistatus(("/cal/", "")))) as server:
         calendars = calendars_at(server.url, tmp_path)
         assert "no events" in calendars.text()
