@@ -104,7 +104,6 @@ class _Series:
             raise BadRule(f"more than {_MAX_RANGE_CHANGES} changes to later occurrences")
         self.rules: list[tuple[Rule, Moment]] = []
         self._events = {event.number: event for event in events}
-        self._main = find_main(events)
         calendar = icalendar.Calendar()
         for event in events:
             calendar.add_component(self._component(event))
@@ -141,10 +140,7 @@ class _Series:
         component["DTEND"] = vDDDTypes(event.end)
         component[_NUMBER] = str(event.number)
         if event.recurrence_id is not None:
-            original, main = event.recurrence_id, self._main
-            if main is not None and isinstance(main.start, datetime) and not isinstance(original, datetime):
-                original = datetime.combine(original, main.start.timetz())  # some programs write only the date
-            component["RECURRENCE-ID"] = vDDDTypes(original)
+            component["RECURRENCE-ID"] = vDDDTypes(event.recurrence_id)
             if event.this_and_future:
                 component["RECURRENCE-ID"].params["RANGE"] = "THISANDFUTURE"
             if not event.rules:
@@ -163,11 +159,6 @@ def _refuse_errors() -> Iterator[None]:
         yield
     except Exception as error:  # dateutil raises many types for contradictory values
         raise BadRule("contradictory values") from error
-
-
-def find_main(events: Sequence[Event]) -> Event | None:
-    """Return the newest version of the event that defines a series."""
-    return max((e for e in events if e.recurrence_id is None), key=lambda event: event.sequence, default=None)
 
 
 def subtract_local(later: Moment, earlier: Moment) -> timedelta:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from brain import Refused
 from specialists._calendar import rules
 from specialists._calendar.draft import EventDraft, TimeFormat, choose_time_format, format_rule, resolve_times
-from specialists._calendar.expand import Occurrence, find_main
+from specialists._calendar.expand import Occurrence
 from specialists._calendar.ics_lines import (
     Block,
     Changes,
@@ -24,7 +24,7 @@ from specialists._calendar.ics_lines import (
     replace_lines,
     split_lines,
 )
-from specialists._calendar.ics_read import Event, File
+from specialists._calendar.ics_read import Event, File, find_main
 from specialists._calendar.occurrences import NO_SERIES
 from specialists._calendar.zones import (
     Moment,

@@ -5,7 +5,7 @@ icalendar takes more than three times as long, and seconds for a small hostile f
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import chain, islice
 
@@ -113,7 +113,25 @@ def parse_file(data: bytes) -> File:
             event = _parse_event(number, _parse_properties(lines), zones)
             series.setdefault(event.uid, []).append(event)
     count = sum(text[:12].upper() == "BEGIN:VEVENT" for text in read_texts(data))
-    return File(data, series, count - sum(map(len, series.values())))
+    return File(
+        data, {uid: align_changes(events) for uid, events in series.items()}, count - sum(map(len, series.values()))
+    )
+
+
+def find_main(events: Sequence[Event]) -> Event | None:
+    """Return the newest version of the event that defines a series."""
+    return max((e for e in events if e.recurrence_id is None), key=lambda event: event.sequence, default=None)
+
+
+def align_changes(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events of a series; the original starts of changed occurrences get the type of its start."""
+    main = find_main(events)
+    if main is None or len(events) == 1:
+        return events
+    return [
+        event if event.recurrence_id is None else replace(event, recurrence_id=_match(event.recurrence_id, main.start))
+        for event in events
+    ]
 
 
 def _list_properties(data: bytes, selected: Iterable[Block]) -> Iterator[list[str]]:
@@ -182,7 +200,7 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
         return unescape(found[name][0].value[:MAX_TEXT]).strip() if name in found else ""
 
     def dates(name: str) -> list[Moment | Period]:
-        return [_match_type(one, start) for prop in found.get(name, ()) for one in _parse_dates(prop, zones)]
+        return [one for prop in found.get(name, ()) for one in _parse_dates(prop, zones)]
 
     if "DTSTART" not in found:
         raise Unreadable("no start")
@@ -193,7 +211,7 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
     if localize(end, UTC) < localize(start, UTC):
         start, end = end, start  # some programs swap them
     changes = found.get("RECURRENCE-ID", ())
-    recurrence_ids = [_match_type(_parse_moment(p.value.strip(), p.params, zones), start) for p in changes]
+    recurrence_ids = [_parse_moment(prop.value.strip(), prop.params, zones) for prop in changes]
     attendees = [(_parse_mail(prop), prop.params.get("PARTSTAT", "").upper()) for prop in found.get("ATTENDEE", ())]
     zone_name = found["DTSTART"][0].params.get("TZID", "")
     has_zone = isinstance(start, datetime) and start.tzinfo is not None
@@ -202,11 +220,15 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
         uid=text("UID") or f"#{number}",
         start=start,
         end=end,
-        recurrence_id=recurrence_ids[0] if recurrence_ids else None,  # type: ignore[arg-type]
+        recurrence_id=recurrence_ids[0] if recurrence_ids else None,
         this_and_future=any(prop.params.get("RANGE", "").upper() == "THISANDFUTURE" for prop in changes),
         rules=tuple(prop.value for prop in found.get("RRULE", ())[:4] if prop.value.strip()),
-        extra_dates=tuple(dates("RDATE")),
-        excluded_dates=tuple(moment for moment in dates("EXDATE") if isinstance(moment, date)),
+        extra_dates=tuple(_match_period(one, start) for one in dates("RDATE")),
+        excluded_dates=tuple(  # a date excludes all times of its day
+            _match(one, start) if isinstance(one, datetime) or not isinstance(start, datetime) else one
+            for one in dates("EXDATE")
+            if isinstance(one, date)
+        ),
         title=text("SUMMARY"),
         location=text("LOCATION"),
         description=text("DESCRIPTION"),
@@ -261,35 +283,69 @@ def _parse_dates(prop: Property, zones: _Zones) -> Iterator[Moment | Period]:
             yield start, _parse_duration(last) if last[:1] in "P+-" else _parse_moment(last, prop.params, zones)
 
 
-def _match_type(moment: Moment | Period, start: Moment) -> Moment | Period:
-    """Convert a date of a series to the type of its start: date, floating or zoned. A date among times stays."""
-    if isinstance(moment, tuple):
-        return _match_type(moment[0], start), moment[1]  # type: ignore[return-value]
+def _match(moment: Moment, start: Moment) -> Moment:
+    """Convert a date of a series to the type of its start: date, floating or zoned."""
     if not isinstance(start, datetime):
-        return moment.date() if isinstance(moment, datetime) else moment
-    if not isinstance(moment, datetime) or bool(moment.tzinfo) == bool(start.tzinfo):
+        return _to_day(moment)
+    if not isinstance(moment, datetime):
+        return datetime.combine(moment, start.timetz())
+    return moment if bool(moment.tzinfo) == bool(start.tzinfo) else moment.replace(tzinfo=start.tzinfo)
+
+
+def _match_period(period: Moment | Period, start: Moment) -> Moment | Period:
+    if not isinstance(period, tuple):
+        return _match(period, start)
+    first, last = period
+    if not isinstance(start, datetime):
+        last = _whole_days(last if isinstance(last, timedelta) else last - first)
+    return _match(first, start), last
+
+
+def _to_day(moment: Moment, *, is_end: bool = False) -> date:
+    """Return the day of a time that stands where a date is due; many programs write it as midnight in UTC.
+
+    Args:
+        is_end: Return the next day, since the event covers some of this one.
+    """
+    if not isinstance(moment, datetime):
         return moment
-    return moment.replace(tzinfo=start.tzinfo)
+    in_utc = moment.astimezone(UTC) if moment.tzinfo else moment
+    if in_utc.time() == time():
+        return in_utc.date()
+    return moment.date() + timedelta(days=is_end and moment.time() > time())
+
+
+def _whole_days(length: timedelta) -> timedelta:
+    """Return the nearest number of days, at least one: a day on which the clocks change has 23 or 25 hours."""
+    return max(timedelta(days=1), timedelta(days=(length + timedelta(hours=12)).days))
 
 
 def _parse_end(found: Mapping[str, Sequence[Property]], start: Moment, zones: _Zones) -> Moment:
     """Return the end, which may be before the start. An all-day event ends at least one day later."""
-    minimum = start if isinstance(start, datetime) else start + timedelta(days=1)
+    if not isinstance(start, datetime):
+        return _parse_last_day(found, start, zones)
     if "DTEND" in found:
         end = _parse_moment(found["DTEND"][0].value.strip(), found["DTEND"][0].params, zones)
     elif "DURATION" in found:  # days are calendar days, hours are exact (RFC 5545, section 3.3.6)
         length = _parse_duration(found["DURATION"][0].value)
         end = start + timedelta(days=length.days)
         rest = length - timedelta(days=length.days)
-        if isinstance(end, datetime):
-            end = end + rest if end.tzinfo is None else (end.astimezone(UTC) + rest).astimezone(end.tzinfo)
+        end = end + rest if end.tzinfo is None else (end.astimezone(UTC) + rest).astimezone(end.tzinfo)
     else:
-        return minimum
-    if not isinstance(start, datetime):
-        return max(end.date() if isinstance(end, datetime) else end, minimum)
+        return start
     if not isinstance(end, datetime):
         end = datetime.combine(end, time(), start.tzinfo)
     return end if bool(end.tzinfo) == bool(start.tzinfo) else end.replace(tzinfo=start.tzinfo)
+
+
+def _parse_last_day(found: Mapping[str, Sequence[Property]], start: date, zones: _Zones) -> date:
+    """Return the day after an all-day event."""
+    end = start + timedelta(days=1)
+    if "DTEND" in found:
+        end = _to_day(_parse_moment(found["DTEND"][0].value.strip(), found["DTEND"][0].params, zones), is_end=True)
+    elif "DURATION" in found:
+        end = start + _whole_days(_parse_duration(found["DURATION"][0].value))
+    return max(end, start + timedelta(days=1))
 
 
 def _parse_duration(text: str) -> timedelta:

@@ -7,8 +7,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from specialists._calendar.calendars import Resource
-from specialists._calendar.expand import Occurrence, find_main
-from specialists._calendar.ics_read import Event
+from specialists._calendar.expand import Occurrence
+from specialists._calendar.ics_read import Event, find_main
 from specialists._calendar.zones import Moment, localize
 from specialists._kit.text import one_line
 

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 from brain import Refused
 from specialists._calendar.draft import EventDraft
-from specialists._calendar.expand import Expander, Occurrence, Window, find_main, make_occurrence, subtract_local
-from specialists._calendar.ics_read import Event
+from specialists._calendar.expand import Expander, Occurrence, Window, make_occurrence, subtract_local
+from specialists._calendar.ics_read import Event, find_main
 from specialists._calendar.listing import iso_minutes
 from specialists._calendar.zones import Moment, localize, to_date
 

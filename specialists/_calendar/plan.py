@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from brain import Refused, Result
 from specialists._calendar.calendars import CONFLICT, Resource
-from specialists._calendar.expand import Expander, Window, find_main
+from specialists._calendar.expand import Expander, Window
+from specialists._calendar.ics_read import find_main
 from specialists._calendar.listing import MAX_PLACE, Entry, format_title
 from specialists._calendar.rules import LAST_YEAR, BadRule, parse_rule
 from specialists._calendar.zones import localize

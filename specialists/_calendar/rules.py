@@ -66,7 +66,7 @@ def parse_rule(text: str, start: Moment) -> Rule:
     Raises:
         BadRule: if the rule is invalid or needs too much work.
     """
-    parts = _adapt_to_dateutil(_parse_parts(text), start)
+    parts = _adapt_to_dateutil(_parse_parts(text, start), start)
     if not _any_day_fits(";".join(f"{name}={parts[name]}" for name in _DAY_FILTERS if name in parts)):
         raise BadRule("no day matches")
     count = int(parts.pop("COUNT", "0"))
@@ -84,7 +84,10 @@ def parse_new_rule(text: str, start: Moment) -> str:
         BadRule: if the rule is invalid, too frequent, or does not include the start.
     """
     plain = text.strip().removeprefix("RRULE:").removeprefix("rrule:").strip()
-    parts = _parse_parts(f"FREQ={plain}" if plain.lower() in ("daily", "weekly", "monthly", "yearly") else plain)
+    plain = f"FREQ={plain}" if plain.lower() in ("daily", "weekly", "monthly", "yearly") else plain
+    if not isinstance(start, datetime) and re.search("BY(HOUR|MINUTE|SECOND)=", plain, re.IGNORECASE):
+        raise BadRule("an all-day event has no hours; give a start with a time")
+    parts = _parse_parts(plain, start)
     if parts["FREQ"] in _TIMES_A_DAY:
         raise BadRule(f"FREQ must be one of {', '.join(_FREQUENCIES[:4])}")
     if int(parts.get("COUNT", "1")) < 1 or ("COUNT" in parts and "UNTIL" in parts):
@@ -102,7 +105,7 @@ def shift_rule(text: str, start: Moment, shift: timedelta) -> str:
     Raises:
         BadRule: if the rule does not include the new start.
     """
-    parts = _parse_parts(text)
+    parts = _parse_parts(text, start)
     later = shift_moment(start, shift)
     days = (to_date(later) - to_date(start)).days
     if parts["FREQ"] == "WEEKLY" and "BYDAY" in parts:
@@ -122,10 +125,14 @@ def shift_rule(text: str, start: Moment, shift: timedelta) -> str:
     return _format_rule(parts)
 
 
-def _parse_parts(text: str) -> dict[str, str]:
-    """Return the checked parts of a rule."""
+def _parse_parts(text: str, start: Moment) -> dict[str, str]:
+    """Return the checked parts of a rule; for dates, without times of day, which RFC 5545, section 3.3.10, ignores."""
     pairs = [piece.partition("=") for piece in text.strip().strip(";").upper().split(";")]
     parts = {name.strip(): value.strip() for name, _, value in pairs if not name.startswith("X-")}
+    if not isinstance(start, datetime):
+        parts = {name: value for name, value in parts.items() if name not in ("BYHOUR", "BYMINUTE", "BYSECOND")}
+        if parts.get("FREQ") in _TIMES_A_DAY:
+            raise BadRule(f"whole days cannot repeat {parts['FREQ']}")
     if len(parts) > 16 or not all(parts.values()):
         raise BadRule("not a list of NAME=VALUE")
     if parts.pop("RSCALE", "GREGORIAN") != "GREGORIAN" or parts.pop("SKIP", "OMIT") != "OMIT":
