@@ -436,7 +436,10 @@ class ClientMessage:
 
 Category = Literal["personal", "preferences", "knowledge", "general"]
 Kind = Literal["fact", "memory"]
-CLOCK_NOTE = r"\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|It is \w{1,20} \d{4}-\d\d-\d\d \d\d:\d\d, .{1,80}\."
+CLOCK_NOTE = (
+    r"\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)"
+    r"|(?:It is )?(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day \d{4}-\d\d-\d\d \d\d:\d\d, .{1,80}\."
+)
 """A pattern for the clock note in a question. Older versions stored questions with the first form."""
 OWN_WORDS = "In the user's own words: "
 """The start of a memory that quotes the user. No summary of a model starts like this."""

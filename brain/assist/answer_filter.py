@@ -31,7 +31,9 @@ _ABBREVIATION = regex.compile(r"(?:^|[\s(])(?:\p{L}|Dr|Mr|Mrs|Ms|St|No|vs|ca|app
 _COPIED = re.compile(
     r"\b(?:Information:|Question:|Answer the question|only with what the information says|Recalled from)", re.IGNORECASE
 )
-_CLOCK = re.compile(r"^\W*\(?It is \w+ \d{4}-\d\d-\d\d", re.IGNORECASE)
+_CLOCK = re.compile(
+    r"^\W*(?:It is \w+ \d{4}-\d\d-\d\d|\w+day \d{4}-\d\d-\d\d \d\d:\d\d, (?:UTC|[\w+-]+/\w))", re.IGNORECASE
+)
 """The note of the time, which may be the answer, but no more than that."""
 _LABEL = re.compile(r"^\s*(?:Answer|Antwort|Réponse|Respuesta)\s*:\s*", re.IGNORECASE)
 _ITEM = re.compile(r"^\s*\d{1,2}[.)](?=\s+\S|$)")

@@ -109,9 +109,10 @@ def marker(name: str, params: Mapping[str, Any], syntax: MarkerSyntax) -> str:
 def clock_note(now: datetime, time_zone: str) -> str:
     """Return the line with the user's date and time.
 
-    The line is a plain sentence, because small models copy notes in brackets into their answers.
+    Small models copy notes in brackets into their answers, and at times this one. Brain drops the copy, so it holds
+    back an answer that begins like the note. Hardly any answer begins with the weekday.
     """
-    return f"It is {_WEEKDAYS[now.weekday()]} {now:%Y-%m-%d %H:%M}, {time_zone}."
+    return f"{_WEEKDAYS[now.weekday()]} {now:%Y-%m-%d %H:%M}, {time_zone}."
 
 
 def clock_of(message: str) -> str:

@@ -99,6 +99,8 @@ def test_a_chinese_sentence_is_about_the_result() -> None:
         ("Hello! Hello! Bye.", "Hello! Hello! Bye."),
         ("It is Monday 2026-11-23, 10:00. Bye.", "It is Monday 2026-11-23, 10:00. Bye."),
         ("Hello. It is Monday 2026-11-23, 10:00.", "Hello."),
+        ("Hello. Monday 2026-11-23 10:00, Europe/Berlin.", "Hello."),
+        ("Hello. Monday 2026-11-23 10:00, dentist.", "Hello. Monday 2026-11-23 10:00, dentist."),
         ("Buy:\n- apples\n- pears", "Buy:\n- apples\n- pears"),
         (
             "for x in a:\n    print(x)\nfor y in b:\n    print(x)",

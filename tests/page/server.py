@@ -13,6 +13,7 @@ from playwright.sync_api import Locator, expect
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
 from brain.messages import Chunk, Exchange, Finish, Message
+from brain.prompts.templates import clock_of
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 from page.chat import Chat
 from page.network import Network
@@ -66,7 +67,7 @@ class ControlledModel(Player):
         """All messages of the user in the newest request, without the clock note."""
         assert self.open.wait(20)
         contents = [message.content for message in self.asked[-1] if message.role == "user"]
-        return [text.partition("\n\n")[2] if text.startswith("It is ") else text for text in contents]
+        return [text.partition("\n\n")[2] if clock_of(text) else text for text in contents]
 
 
 @dataclass

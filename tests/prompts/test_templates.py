@@ -113,7 +113,7 @@ def test_the_note_on_attachments() -> None:
 
 def test_the_note_on_the_time() -> None:
     now = datetime(2026, 11, 21, 14, 5, 59)
-    assert clock_note(now, "Europe/Berlin") == "It is Saturday 2026-11-21 14:05, Europe/Berlin."
+    assert clock_note(now, "Europe/Berlin") == "Saturday 2026-11-21 14:05, Europe/Berlin."
 
 
 DEEP: Any = {"type": "string"}

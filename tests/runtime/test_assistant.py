@@ -37,7 +37,7 @@ CALLED = [
 MARKER = 'SPECIALIST_REQUEST[tides:{"harbour":"York"}]'
 SYSTEM = "Answer the question in one or two sentences, only with what the information says."
 NOW = datetime(2026, 11, 23, 10, tzinfo=ZoneInfo("Europe/Berlin"))
-CLOCK = "It is Monday 2026-11-23 10:00, Europe/Berlin."
+CLOCK = "Monday 2026-11-23 10:00, Europe/Berlin."
 pytestmark = pytest.mark.anyio
 LARGE = models("m", owned_by="vllm")
 SMALL = models("m", owned_by="vllm", meta={"n_params": 135_000_000})

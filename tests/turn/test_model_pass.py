@@ -26,7 +26,7 @@ from turn_helpers import (
 )
 
 from brain.errors import ModelError, PrefillRefused
-from brain.events import Limits, Notice, Resume, SpecialistResult, Thinking
+from brain.events import Limits, Notice, Resume, SpecialistResult, Thinking, Token
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, PassUsage, PromptProgress
 from brain.strategies.mono import Mono
 from brain.turn import deadline
@@ -332,10 +332,17 @@ def test_an_answer_that_a_server_repeats_is_shown_once(size: int) -> None:
 
 def test_a_copy_of_the_clock_above_an_answer_is_removed() -> None:
     ask = replace(ask_for("What day is it?"), now=datetime(2026, 11, 21, 14, 5))
-    clock = "It is Saturday 2026-11-21 14:05, Europe/Berlin."
+    clock = "Saturday 2026-11-21 14:05, Europe/Berlin."
     for answer, shown in ((f"{clock}\n\nHello.", "Hello."), (clock, clock)):
         events, turn, _ = played([*answer], ask=ask)
         assert (events, turn.exchange.answer) == ([shown, done(shown)], shown)
+
+
+@pytest.mark.parametrize("words", [("It", " is", " warm."), ("To", "day", " is", " Monday."), ("The", " time")])
+def test_the_first_words_of_an_answer_are_not_held_back_as_a_copy_of_the_clock(words: tuple[str, ...]) -> None:
+    ask = replace(ask_for("What day is it?"), now=datetime(2026, 11, 21, 14, 5))
+    events = asyncio.run(read(turn_of(Player(words), ask=ask)))
+    assert tuple(event.text for event in events if isinstance(event, Token)) == words
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_text_that_differs_from_the_echo_is_not_held_back() -> None:
     assert [echo.feed(text) for text in ("Loo", "n", "Look: [x]\n\n")] == ["", "Loon", "Look: [x]\n\n"]
 
 
-LINE = "It is Monday 2026-11-23 14:02, UTC."
+LINE = "Monday 2026-11-23 14:02, UTC."
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ LINE = "It is Monday 2026-11-23 14:02, UTC."
         (LINE, LINE),
         (f"{LINE}\n", f"{LINE}\n"),
         (f"{LINE} Hello.\nYes.", f"{LINE} Hello.\nYes."),
-        ("It is Monday.", "It is Monday."),
+        ("Monday.", "Monday."),
         (f"Hello. {LINE}\n\nYes.", f"Hello. {LINE}\n\nYes."),
         (LINE + "\n" * 65 + "Hello.", LINE + "\n" * 65 + "Hello."),
     ],
