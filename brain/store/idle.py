@@ -16,7 +16,8 @@ CLAIM = 300 * SECOND
 def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[IdleConversation]:
     """Claim conversations that were not used since `before` and whose summary lacks an exchange, none private.
 
-    The newest come first: after an import, hundreds of old ones wait.
+    The newest come first: after an import, hundreds of old ones wait. Times in the future come from a wrong clock and
+    do not count.
 
     Args:
         alone: claim nothing while any process runs a turn.
@@ -25,10 +26,11 @@ def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: b
     found = db.execute(
         "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
         "FROM conversation c JOIN user u ON u.key = c.user "
-        "WHERE c.unsummarised = 1 AND c.private = 0 AND u.hidden = 0 AND c.updated < ? AND c.claimed <= ? "
+        "WHERE c.unsummarised = 1 AND c.private = 0 AND u.hidden = 0 AND c.updated NOT BETWEEN ? AND ? "
+        "AND c.claimed NOT BETWEEN ? AND ? "
         f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} {where}AND e.until > ?) "
         "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
-        (before, now, now, limit),
+        (before, now, now + 1, now + CLAIM, now, limit),
     ).fetchall()
     db.executemany("UPDATE conversation SET claimed = ? WHERE key = ?", [(now + CLAIM, row[0]) for row in found])
     claimed = list[IdleConversation]()

@@ -274,6 +274,16 @@ async def test_what_was_deleted_leaves_no_memory_and_an_erased_one_is_not_made_a
     assert ([one.message for one in idle.exchanges], idle.memory) == (["I like rock"], None)
 
 
+async def test_a_wrong_clock_keeps_no_conversation_from_its_summary(store: SQLite, clock: Clock) -> None:
+    await add_turn(store, "ada", "c", number=1)
+    clock.advance(days=60)
+    await add_turn(store, "eve", "d", number=2)
+    assert [one.user for one in await store.claim_idle(TOMORROW, 5)] == ["ada"]
+    clock.advance(days=-60)
+    assert sorted(one.user for one in await store.claim_idle(NOON, 5)) == ["eve"]
+    assert [one.user for one in await store.claim_idle(TOMORROW, 5)] == ["ada"]
+
+
 async def test_of_a_long_conversation_the_newest_exchanges_are_claimed(memory_store: SQLite) -> None:
     for n in range(45):
         await add_turn(memory_store, "ada", "c", f"{n}", number=n)
