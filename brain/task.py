@@ -12,12 +12,12 @@ from brain.events import TaskChange
 from brain.messages import Count, Time
 
 TaskState = Literal["pending", "running", "waiting", "succeeded", "failed", "canceled"]
-"""`waiting`: for an approval, or for the next run of its schedule."""
+"""`waiting`: for an approval, for the next run of its schedule, or for a day with free runs."""
 ProfileName = Literal["standard", "expert"]
 Tell = Literal["always", "never"]
 """Whether the conversation of a task reports its results."""
 CancelOutcome = Literal["canceled", "not_found", "already_done", "already_canceled", "invalid"]
-PacketKind = Literal["state", "result", "failure", "approval", "paused", "report"]
+PacketKind = Literal["state", "result", "failure", "skipped", "approval", "paused", "report"]
 """Why a packet was added to the channel: a change of state, something to report, or the begin of a report."""
 
 ACTIVE: tuple[TaskState, ...] = ("pending", "running", "waiting")
@@ -61,7 +61,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         activity: What the run does now, for people.
         result: Answer of its newest finished run, cut to `MAX_RESULT`.
         summary: Summary of the result by the model that read it.
-        reason: Why the newest run failed, or why the task is paused, for people.
+        reason: Why the newest run failed or was skipped, or why the task is paused, for people.
         changed: When its state changed.
     """
 

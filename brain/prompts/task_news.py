@@ -90,6 +90,7 @@ def _is_current(packet: Packet, task: Task | None) -> bool:
 _HEADS: Mapping[str, Callable[[str], str]] = {
     "result": lambda title: f"{title} succeeded",
     "failure": lambda title: f"{title} failed",
+    "skipped": lambda title: f"{title} was skipped",
     "approval": lambda title: f"{title} waits for an approval of the user",
     "paused": lambda title: f"{title} is paused",
 }

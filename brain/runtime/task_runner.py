@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -19,6 +19,7 @@ from brain.messages import Call, Exchange, History
 from brain.runtime.persistence import ENDING_SECONDS, TaskEnd
 from brain.runtime.run import Run
 from brain.settings import Settings
+from brain.store.rows import SECOND
 from brain.store.sqlite import SQLite
 from brain.store.tasks import RunEnd
 from brain.store.turns import ConversationBusy
@@ -33,6 +34,8 @@ WATCH_SECONDS = 0.05
 IDLE_WATCH_SECONDS = 0.25
 RENEW_SECONDS = 2.0
 """Interval of renewing leases, and pause after an error."""
+CHECK_SECONDS = 3600
+"""Interval of the search for times that a wrong clock set. It also takes place when the clock is set back."""
 MAX_WAIT_SECONDS = 30.0
 """Longest time between two looks at the clock, which may be set while the runner waits."""
 RETRY_SECONDS = 1.0
@@ -153,7 +156,7 @@ class TaskRunner:
         if self._is_closing():
             return
         claimed, self._due_in = await self._store.tasks.claim(
-            self._settings.tasks_at_once, PER_USER, self._tasks.limits
+            self._settings.tasks_at_once, PER_USER, self._tasks.limits, schedule.next_run
         )
         for task in claimed:
             run = self._run(task, self._running.get(task.id))
@@ -169,13 +172,21 @@ class TaskRunner:
         self._tasks.notify()
 
     async def _renew_forever(self) -> None:
+        checked: int | None = None
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
             try:
                 if await self._store.tasks.renew(tuple(self._running)):
                     self._has_news.set()
+                now = self._store.tasks.now()
+                if checked is None or not 0 <= now - checked < CHECK_SECONDS * SECOND:  # or the clock was set back
+                    if await self._store.tasks.correct_times(schedule.next_run):
+                        self._has_news.set()
+                    checked = now
             except StoreError as error:
                 log.warning("the leases of background tasks cannot be renewed: %s", error)
+            except Exception:  # a bug with one task must not stop the others
+                log.exception("the times of background tasks could not be checked")
+            await asyncio.sleep(RENEW_SECONDS)
 
     # Running
 
@@ -216,7 +227,7 @@ class TaskRunner:
 
     async def _fail(self, task: Task, reason: str, *, may_retry: bool = False) -> None:
         """End a run without an answer, if this process still owns the task."""
-        failed = RunEnd(task, Exchange(""), "failed", _find_next_run, reason, may_retry)
+        failed = RunEnd(task, Exchange(""), "failed", schedule.next_run, reason, may_retry)
         with suppress(StoreError):
             await self._store.tasks.end_run(failed)
 
@@ -283,27 +294,19 @@ def _end_of(task: Task, exchange: Exchange) -> RunEnd:
     """Return how a run ended."""
     error = exchange.error
     if error is not None and error.code == "shutdown":
-        return RunEnd(task, exchange, "pending", _find_next_run)
+        return RunEnd(task, exchange, "pending", schedule.next_run)
     if error is not None:
-        return RunEnd(task, exchange, "failed", _find_next_run, error.message, error.recoverable)
+        return RunEnd(task, exchange, "failed", schedule.next_run, error.message, error.recoverable)
     if exchange.outcome == "suspended":
         call = next(part for part in exchange.parts if isinstance(part, Call) and not part.block)
         approval = TaskApproval(call.id, call.name, call.params or {}, call.preview or "")
-        return RunEnd(task, exchange, "waiting", _find_next_run, approval=approval)
-    if exchange.outcome == "cancelled":  # a person stopped the turn
-        return RunEnd(task, exchange, "canceled", _find_next_run)
+        return RunEnd(task, exchange, "waiting", schedule.next_run, approval=approval)
+    if exchange.outcome == "cancelled":  # a person stopped this run; a schedule continues
+        return RunEnd(task, exchange, "canceled", schedule.next_run)
     if not exchange.answer.strip():
         reason = f"the run ended without an answer ({exchange.outcome})"
-        return RunEnd(task, exchange, "failed", _find_next_run, reason, may_retry=True)
-    return RunEnd(task, exchange, "succeeded", _find_next_run)
-
-
-def _find_next_run(task: Task) -> datetime | None:
-    """Return the next time of a recurring task; None if it does not run again."""
-    if not task.every or task.start is None:
-        return None
-    times = schedule.next_times(task.every, task.start, task.time_zone, datetime.now(UTC), 1)
-    return times[0] if times else None
+        return RunEnd(task, exchange, "failed", schedule.next_run, reason, may_retry=True)
+    return RunEnd(task, exchange, "succeeded", schedule.next_run)
 
 
 class _Activity:

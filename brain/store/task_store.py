@@ -11,7 +11,7 @@ from brain.messages import Exchange
 from brain.store import tasks
 from brain.store.database import Database
 from brain.store.rows import SECOND
-from brain.store.tasks import Claimer, DayLimits, ReportEnd, RunEnd, Untold
+from brain.store.tasks import Claimer, DayLimits, NextRun, ReportEnd, RunEnd, Untold
 from brain.task import CancelOutcome, NewTask, Packet, Task, TaskState
 
 T = TypeVar("T")
@@ -108,14 +108,14 @@ class TaskStore:
     # running
 
     async def claim(
-        self, at_once: int, per_user: int, limits: Callable[[str], DayLimits]
+        self, at_once: int, per_user: int, limits: Callable[[str], DayLimits], next_run: NextRun
     ) -> tuple[list[Task], float | None]:
         """Claim due tasks for this process; return them, and the seconds until another one becomes due."""
         claimer = Claimer(self._owner, self._now())
         due = await self._database.read(tasks.next_due)
         claimed = []
         if due is not None and due <= claimer.now:
-            claimed = await self._write(lambda db: tasks.claim(db, claimer, at_once, per_user, limits))
+            claimed = await self._write(lambda db: tasks.claim(db, claimer, at_once, per_user, limits, next_run))
             due = await self._database.read(lambda db: tasks.next_due(db, claimer.now))
         return claimed, None if due is None else (due - claimer.now) / SECOND
 
@@ -129,6 +129,14 @@ class TaskStore:
         if not await self._database.read(lambda db: tasks.needs_renewal(db, claimer.now)):
             return False
         return await self._database.write(lambda db: tasks.renew(db, claimer, running), durable=False)
+
+    async def correct_times(self, next_run: NextRun) -> bool:
+        """Correct times of schedules that a wrong clock set, see `tasks.find_late`; return whether there were any."""
+        now = self._now()
+        if not await self._database.read(lambda db: tasks.find_late(db, next_run, now), is_search=True):
+            return False
+        await self._write(lambda db: tasks.correct_times(db, next_run, now))
+        return True
 
     async def current_exchange(self, task: Task) -> Exchange | None:
         """Return what the current run of a task has stored so far."""

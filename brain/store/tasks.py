@@ -1,7 +1,7 @@
 """Background tasks, and the channel of what happens to them.
 
 A process claims a due task, renews its lease, and ends the run in the transaction that stores the answer. When a lease
-expires, the task is due again, and another process continues its run.
+expires, the task is due again, and another process continues its run. The caller knows the schedules: see `NextRun`.
 
 The channel is append-only. The report of a conversation and clients of the event stream read it after their cursors.
 """
@@ -52,8 +52,11 @@ PACKET_TEXT = 2_000
 """Characters of a result in a packet."""
 MAX_READ = 500
 """Packets per read."""
-TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "approval", "paused"})
+TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "skipped", "approval", "paused"})
 """Kinds of packets that the conversation reports."""
+
+NextRun = Callable[[Task, datetime], datetime | None]
+"""Returns the next time of a task's schedule after a moment; None if there is none."""
 
 log = logging.getLogger("brain")
 
@@ -116,14 +119,14 @@ class RunEnd(NamedTuple):
 
     Attributes:
         outcome: `waiting` for an approval; `pending` to continue the run in another process.
-        next_run: Returns the next time of the schedule, which may have changed during the run, if there is one.
+        next_run: Decides when the task runs next. Its schedule may have changed during the run.
         may_retry: Whether the failure may pass.
     """
 
     task: Task
     exchange: Exchange
     outcome: TaskState
-    next_run: Callable[[Task], datetime | None]
+    next_run: NextRun
     reason: str = ""
     may_retry: bool = False
     approval: TaskApproval | None = None
@@ -156,25 +159,14 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
     task_id = f"task{digest}" if new.key else new_task_id()
     if new.key and (existing := find(db, user, task_id)) is not None:
         return existing
-    title = " ".join(new.title.split()) or make_title(new.prompt)
-    query = "SELECT key, data FROM task WHERE user = ? AND fingerprint = ? AND is_active = 1"
-    fingerprint = _fingerprint(new.prompt, title, new.profile, new.every, new.start)
-    for row in db.execute(query, (number, fingerprint)).fetchall():
-        if (same := _read_or_set_aside(db, *row)) is not None:
-            raise Duplicate(same)
-    ((count,),) = db.execute("SELECT count(*) FROM task WHERE user = ? AND is_active = 1", (number,))
-    if count >= MAX_ACTIVE:
-        message = f"The limit of {MAX_ACTIVE:,} active tasks is reached. Cancel some first."
-        raise BadRequest(message, code="rate_limited", status=429)
     if limits.runs and _usage(db, number, now)[0] >= limits.runs:
         message = f"Today's limit of new tasks is reached: {limits.runs:,} per day (UTC)."
         raise BadRequest(message, code="rate_limited", status=429)
-    _add_usage(db, number, now, created=1)
     at = moment(now)
     task = Task(
         id=task_id,
         user=user,
-        title=title,
+        title=" ".join(new.title.split()) or make_title(new.prompt),
         prompt=new.prompt,
         conversation_id=new.conversation_id or f"conv{task_id.removeprefix('task')}",
         work_id=f"work{task_id.removeprefix('task')}",
@@ -191,10 +183,30 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
         depth=new.depth,
         parent=new.parent,
     )
+    _check_active(db, number, task)
+    _add_usage(db, number, now, created=1)
     insert(db, number, task)
     append(db, task, "state", now)
     _prune(db, number)
     return task
+
+
+def _check_active(db: sqlite3.Connection, user: int, task: Task) -> None:
+    """Check that a task may become active.
+
+    Raises:
+        Duplicate: another active task is the same.
+        BadRequest: `rate_limited`.
+    """
+    query = "SELECT key, data FROM task WHERE user = ? AND fingerprint = ? AND is_active = 1 AND id <> ?"
+    for row in db.execute(query, (user, _fingerprint(task), task.id)).fetchall():
+        if (same := _read_or_set_aside(db, *row)) is not None:
+            raise Duplicate(same)
+    query = "SELECT count(*) FROM task WHERE user = ? AND is_active = 1 AND id <> ?"
+    ((count,),) = db.execute(query, (user, task.id))
+    if count >= MAX_ACTIVE:
+        message = f"The limit of {MAX_ACTIVE:,} active tasks is reached. Cancel some first."
+        raise BadRequest(message, code="rate_limited", status=429)
 
 
 def _is_private(db: sqlite3.Connection, user: int, conversation_id: str | None) -> bool:
@@ -208,14 +220,15 @@ def insert(db: sqlite3.Connection, user: int, task: Task) -> int:
     return exchanges.insert(db, "task", {"user": user, "id": task.id, "owner": None, "until": None, **_columns(task)})
 
 
-def _fingerprint(prompt: str, title: str, profile: str, every: str, start: datetime | None) -> str:
+def _fingerprint(task: Task) -> str:
     """Return a value that is equal for tasks that do the same.
 
     A recurrence that names its hours is the same whenever it was requested.
     """
-    words = [" ".join(text.casefold().split()) for text in (prompt, title)]
-    begin = "" if start is None or "BYHOUR" in every else f"{start.astimezone(UTC):%Y-%m-%d %H:%M}"
-    return hashlib.sha256("\0".join((profile, every, begin, *words)).encode()).hexdigest()
+    words = [" ".join(text.casefold().split()) for text in (task.prompt, task.title)]
+    start = None if "BYHOUR" in task.every else task.start
+    begin = "" if start is None else f"{start.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return hashlib.sha256("\0".join((task.profile, task.every, begin, *words)).encode()).hexdigest()
 
 
 def _prune(db: sqlite3.Connection, user: int) -> None:
@@ -325,11 +338,16 @@ def change(db: sqlite3.Connection, user: str, task_id: str, edit: Callable[[Task
 
     Args:
         edit: Returns the changed task.
+
+    Raises:
+        Duplicate, BadRequest: As in `create`, if an ended task becomes active, or an active one becomes another.
     """
     task = find(db, user, task_id)
     if task is None:
         return None
     changed = edit(task)
+    if not changed.has_ended and (task.has_ended or _fingerprint(changed) != _fingerprint(task)):
+        _check_active(db, users.add(db, user), changed)
     if changed != task:
         changed = _write(db, changed, now)
         append(db, changed, "state", now)
@@ -481,10 +499,11 @@ def claim(
     at_once: int,
     per_user: int,
     limits: Callable[[str], DayLimits],
+    next_run: NextRun,
 ) -> list[Task]:
     """Claim due tasks: first those of users with the fewest running ones, then of those who waited longest.
 
-    A task over a limit of its user fails at once.
+    A run over a daily limit is skipped, and a run that its process did not survive too often fails.
 
     Args:
         at_once: Running tasks in all processes.
@@ -509,9 +528,15 @@ def claim(
         task = _read_or_set_aside(db, *db.execute(query, (user, now)).fetchone())
         if task is None:
             continue
+        if task.resumes > MAX_RESUMES:
+            reason = f"the server stopped {task.resumes} times while the task ran"
+            time = next_run(task, moment(now))
+            failed = msgspec.structs.replace(_finish(db, task), failures=task.failures + 1, reason=reason)
+            _write_end(db, _after_run(failed, "failed", time), "failure", reason, now)
+            continue
         if newest_exchange(db, task) is None and task.resumes == 0 and task.attempt == 1:  # a new run
             if problem := _find_reached_limit(db, user, limits(task.user), now):
-                _fail(db, task, problem, now)
+                _skip(db, task, problem, next_run, now)
                 continue
             task = msgspec.structs.replace(task, run=task.run + 1, reason="")
             _add_usage(db, user, now, runs=1)
@@ -532,13 +557,25 @@ def _find_reached_limit(db: sqlite3.Connection, user: int, limits: DayLimits, no
     return ""
 
 
-def _fail(db: sqlite3.Connection, task: Task, reason: str, now: int) -> None:
-    """End a run that failed without an answer. A schedule continues tomorrow."""
-    changes: dict[str, object] = {"state": "failed", "next_run": None, "activity": ""}
-    if task.every:
-        changes |= {"state": "waiting", "next_run": moment((now // DAY + 1) * DAY)}
-    failed = msgspec.structs.replace(_finish(db, task), failures=task.failures + 1, reason=reason, **changes)
-    _write_end(db, failed, "failure", reason, now)
+def _skip(db: sqlite3.Connection, task: Task, reason: str, next_run: NextRun, now: int) -> None:
+    """Skip a run over a daily limit. The conversation reports the first of several in a row."""
+    kind: PacketKind = "state" if task.reason == reason else "skipped"
+    time = _next_time(task, next_run, now)
+    skipped = _write(db, msgspec.structs.replace(task, state="waiting", next_run=time, reason=reason), now)
+    text = f"{reason}; next run: {time:%Y-%m-%d %H:%M} UTC"
+    append(db, msgspec.structs.replace(skipped, run=task.run + 1), kind, now, text)
+
+
+def _next_time(task: Task, next_run: NextRun, now: int) -> datetime:
+    """Return the next time of a task that waits: of its schedule, else the next day (UTC), which has new limits."""
+    return next_run(task, moment(now)) or moment((now // DAY + 1) * DAY)
+
+
+def _after_run(task: Task, state: TaskState, next_run: datetime | None) -> Task:
+    """Return a task after a run: in this state, if its schedule has no next time."""
+    return msgspec.structs.replace(
+        task, state=state if next_run is None else "waiting", next_run=next_run, activity="", approval=None
+    )
 
 
 def _write_end(db: sqlite3.Connection, task: Task, kind: PacketKind, text: str, now: int) -> Task:
@@ -589,6 +626,23 @@ def renew(db: sqlite3.Connection, claimer: Claimer, running: Iterable[str]) -> b
     return bool(expired)
 
 
+def find_late(db: sqlite3.Connection, next_run: NextRun, now: int) -> list[tuple[Task, datetime]]:
+    """Return the tasks that wait for a later time than their schedule has, with the right time.
+
+    Such times come from a wrong clock, or from other rules of a time zone.
+    """
+    found = db.execute("SELECT data FROM task WHERE state = 'waiting' AND due > ?", (now,))
+    waiting = [task for (data,) in found if (task := read(data)) is not None and task.next_run is not None]
+    times = [(task, _next_time(task, next_run, now)) for task in waiting]
+    return [(task, time) for task, time in times if task.next_run is not None and time < task.next_run]
+
+
+def correct_times(db: sqlite3.Connection, next_run: NextRun, now: int) -> None:
+    """Give the tasks of `find_late` the right time."""
+    for task, time in find_late(db, next_run, now):
+        append(db, _write(db, msgspec.structs.replace(task, next_run=time), now), "state", now)
+
+
 def recover_all(db: sqlite3.Connection, now: int) -> None:
     """Let all running tasks run again. Requires that no other process has the file open."""
     for row in db.execute("SELECT key, data FROM task WHERE state = 'running'").fetchall():
@@ -599,13 +653,10 @@ def _recover(db: sqlite3.Connection, now: int, key: int, data: str) -> None:
     task = _read_or_set_aside(db, key, data)
     if task is None:
         return
-    resumes = task.resumes + 1
-    if resumes <= MAX_RESUMES:
-        changed = msgspec.structs.replace(task, state="pending", next_run=moment(now), resumes=resumes, activity="")
-        _write(db, changed, now)
-        append(db, changed, "state", now)
-    else:
-        _fail(db, task, f"the server stopped {resumes} times while the task ran", now)
+    changed = msgspec.structs.replace(
+        task, state="pending", next_run=moment(now), resumes=task.resumes + 1, activity=""
+    )
+    append(db, _write(db, changed, now), "state", now)
 
 
 def set_turn(db: sqlite3.Connection, task_id: str, owner: str, turn_id: str, activity: str, now: int) -> bool:
@@ -638,25 +689,24 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
         kind, text = "approval", end.approval.text if end.approval is not None else ""
     elif end.outcome == "pending":
         changes |= {"state": "pending", "next_run": moment(now), "resumes": task.resumes}
-    elif end.outcome == "canceled":
-        task = _finish(db, task)
-        changes["state"] = "canceled"
     elif end.outcome == "failed" and end.may_retry and task.attempt < MAX_ATTEMPTS:
         changes |= {"state": "pending", "next_run": moment(now + RETRY_SECONDS * SECOND), "attempt": task.attempt + 1}
         changes["reason"] = end.reason
     else:
-        task = _finish(db, task)
-        succeeded = end.outcome == "succeeded"
-        failures = 0 if succeeded else task.failures + 1
-        changes |= {"failures": failures, "reason": "" if succeeded else end.reason}
-        kind, text = ("result", end.exchange.answer.strip()) if succeeded else ("failure", end.reason)
+        task = _after_run(_finish(db, task), end.outcome, end.next_run(task, moment(now)))
+        changes = {"reason": end.reason}
+        if end.outcome == "succeeded":
+            changes |= {"failures": 0, "summary": ""}
+            kind, text = "result", end.exchange.answer.strip()
+        elif end.outcome == "failed":
+            changes["failures"] = task.failures + 1
+            kind, text = "failure", end.reason
         calls = [part for part in end.exchange.parts if isinstance(part, Call)]
-        if names := ", ".join(sorted({call.name for call in calls if call.code == "interrupted"})):
+        names = ", ".join(sorted({call.name for call in calls if call.code == "interrupted"}))
+        if names and kind != "state":
             text = f"The server stopped during calls of {names}. Check whether they took effect.\n\n{text}"
-        if succeeded:
-            changes |= {"result": text[:MAX_RESULT], "summary": ""}
-        next_run = end.next_run(task)
-        changes |= {"state": end.outcome} if next_run is None else {"state": "waiting", "next_run": next_run}
+        if kind == "result":
+            changes["result"] = text[:MAX_RESULT]
     return _write_end(db, msgspec.structs.replace(task, **changes), kind, text, now)
 
 
@@ -682,7 +732,7 @@ def _columns(task: Task) -> dict[str, object]:
         "state": task.state,
         "is_active": task.state in ACTIVE,
         "due": micros(task.next_run) if is_due and task.next_run is not None else None,
-        "fingerprint": _fingerprint(task.prompt, task.title, task.profile, task.every, task.start),
+        "fingerprint": _fingerprint(task),
         "data": _encode(task).decode(),
     }
 
@@ -704,7 +754,7 @@ def _add_usage(db: sqlite3.Connection, user: int, now: int, created: int = 0, ru
         "tokens = tokens + excluded.tokens",
         (user, day, created, runs, tokens),
     )
-    db.execute("DELETE FROM task_usage WHERE user = ? AND day < ?", (user, day - 1))
+    db.execute("DELETE FROM task_usage WHERE user = ? AND day NOT BETWEEN ? AND ?", (user, day - 1, day))
 
 
 # the channel

@@ -140,6 +140,7 @@ class Tasks:
             paused: False also starts the count of failures again.
 
         Raises:
+            Duplicate: Another active task is the same as the changed one.
             BadRequest: A field is too long or not a time, or the task has no schedule to pause.
         """
         for field, value, limit in (("title", title, MAX_TITLE), ("summary", summary, MAX_SUMMARY)):
@@ -174,12 +175,13 @@ class Tasks:
             if paused is not None:
                 changes |= {"paused": paused, "failures": 0 if not paused else task.failures}
                 changes |= {"reason": "" if not paused else task.reason}
+            changed = msgspec.structs.replace(task, **changes)
             if (when or every is not None or paused is False) and task.state == "waiting" and task.approval is None:
-                times = [] if start is None else schedule.next_times(rule, start, task.time_zone, now, 1)
-                if not times:
+                next_run = schedule.next_run(changed, now)
+                if next_run is None:
                     raise BadRequest("The schedule has no time in the future.", "when")
-                changes["next_run"] = times[0]
-            return msgspec.structs.replace(task, **changes)
+                changed = msgspec.structs.replace(changed, next_run=next_run)
+            return changed
 
         task = await self.store.change(user, task_id, edit)
         self.notify()
@@ -189,7 +191,8 @@ class Tasks:
         """Run a task at once: one that waits for its schedule, or again one that has ended.
 
         Raises:
-            BadRequest: `busy`, it runs; or it waits for an approval.
+            Duplicate: It has ended, and an active task is the same.
+            BadRequest: `busy`, it runs; or it waits for an approval. `gone`, its schedule was canceled.
         """
         now = self.now()
 
@@ -198,6 +201,9 @@ class Tasks:
                 raise BadRequest("This task is running.", code="busy", status=409)
             if task.approval is not None:
                 raise BadRequest("This task waits for an approval.", code="busy", status=409)
+            if task.state == "canceled" and task.is_scheduled:
+                message = "This task was canceled, and its schedule with it. Add it again as a new task."
+                raise BadRequest(message, code="gone", status=409)
             return msgspec.structs.replace(task, state="pending", next_run=now)
 
         task = await self.store.change(user, task_id, edit)

@@ -131,6 +131,13 @@ def next_times(every: str, start: datetime, time_zone: str, after: datetime, cou
     return found
 
 
+def next_run(task: Task, after: datetime) -> datetime | None:
+    """Return the next time of a task's schedule after a moment; None if there is none."""
+    if task.start is None:
+        return None
+    return next(iter(next_times(task.every, task.start, task.time_zone, after, 1)), None)
+
+
 def find_start(every: str, time_zone: str, now: datetime) -> datetime:
     """Return the first time of a recurrence that has no `when`: at a full hour, or at `DEFAULT_TIME`.
 

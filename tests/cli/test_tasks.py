@@ -13,6 +13,7 @@ from brain.messages import Call, Text
 from brain.store.sqlite import SQLite
 from brain.store.tasks import DayLimits, RunEnd
 from brain.task import NewTask, TaskApproval
+from brain.tasks import schedule
 from cli.command import Brain, interrupt
 
 NO_LIMITS = DayLimits(0, 0)
@@ -38,13 +39,13 @@ def add(brain: Brain, prompt: str = "Read", *arguments: str) -> str:
 
 async def run_next(store: SQLite, *, asks: bool = False) -> None:
     """Run the next task as a server does: to its end, or until it needs an approval."""
-    ((task,), _) = await store.tasks.claim(1, 1, lambda user: NO_LIMITS)
+    ((task,), _) = await store.tasks.claim(1, 1, lambda user: NO_LIMITS, schedule.next_run)
     history = await store.begin(task.user, task.work_id, question(task.prompt, task.id, source="task"), [])
     call = Call("calendar", params={"title": "Tea\x1b[2J"}, id="c1", turn_pass=1, approval="asked")
     ended = answer([call] if asks else [Text("Forty papers.", 1)])
     approval = TaskApproval("c1", "calendar", {"title": "Tea\x1b[2J"}, "Adds an event.") if asks else None
     outcome: Any = "waiting" if asks else "succeeded"
-    await store.end(history, ended, RunEnd(task, ended, outcome, lambda task: None, approval=approval))
+    await store.end(history, ended, RunEnd(task, ended, outcome, lambda task, after: None, approval=approval))
 
 
 def test_tasks_are_listed_newest_first(brain: Brain) -> None:
@@ -133,6 +134,8 @@ def test_a_task_changes(brain: Brain) -> None:
     assert brain("tasks", "run", daily)[0] == 1
     assert read_json(brain, "cancel", daily)["outcome"] == "canceled"
     assert read_json(brain, "cancel", daily)["outcome"] == "already_canceled"
+    code, _, err = brain("tasks", "run", daily)
+    assert (code, "Try: brain tasks add" in err) == (1, True)
     brain.use(run_next)
     assert brain("tasks", "cancel", once)[0] == 1
     assert "Forty papers." in brain("tasks", "show", once)[1]

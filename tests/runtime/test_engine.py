@@ -32,6 +32,7 @@ from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
 from brain.settings import Rights, read
+from brain.tasks import schedule
 from brain.turn_request import Sampling, Tool
 from specialists.memory import memory
 
@@ -232,7 +233,7 @@ async def test_tasks_stop_and_vanish_with_their_conversation(chat: Chat) -> None
     chat.play(["Yes."])
     await chat.say("One?")
     task = await tasks.create("ada", tasks.check("Read", time_zone="UTC", conversation_id="c"))
-    ((task,), _) = await chat.engine.store.tasks.claim(3, 2, tasks.limits)
+    ((task,), _) = await chat.engine.store.tasks.claim(3, 2, tasks.limits, schedule.next_run)
     chat.play(["Well, ", asyncio.Event()])
     run = await chat.begin(task.prompt, task.work_id, source="task")
     run.start()

@@ -25,6 +25,7 @@ from brain.settings import read
 from brain.store import tasks as task_rows
 from brain.store.tasks import DayLimits, RunEnd, Untold
 from brain.task import NewTask, TaskApproval, TaskState
+from brain.tasks import schedule
 from brain.turn_request import Sampling
 
 FREE = DayLimits(0, 0)
@@ -66,11 +67,11 @@ async def finish(engine: Engine, prompt: str, text: str = "", outcome: TaskState
     """Run a task of conversation c to its end."""
     store = engine.store
     await store.tasks.create("ada", NewTask(prompt, "", "c", "UTC", **more), FREE)
-    (task,), _ = await store.tasks.claim(10, 10, lambda user: FREE)
+    (task,), _ = await store.tasks.claim(10, 10, lambda user: FREE, schedule.next_run)
     history = await store.begin("ada", task.work_id, Exchange("", message=prompt, source="task"), ())
     exchange = Exchange("", [Text(text, 1)], outcome="complete")
     approval = TaskApproval("c1", "calendar", {}, "Add lunch") if outcome == "waiting" else None
-    end = RunEnd(task, exchange, outcome, lambda task: None, "no network", approval=approval)
+    end = RunEnd(task, exchange, outcome, lambda task, after: None, "no network", approval=approval)
     await store.end(history, exchange, end)
     engine.tasks.notify()
 

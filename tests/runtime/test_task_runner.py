@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,8 @@ from brain import Context, specialist
 from brain.errors import ModelError, StoreError
 from brain.messages import Attachment, Call
 from brain.models import ModelEntry
+from brain.runtime import task_runner
+from brain.runtime.commands import CancelTurn
 from brain.runtime.engine import Engine
 from brain.settings import read
 from brain.store import tasks as task_rows
@@ -262,6 +264,50 @@ def test_a_schedule_runs_again_and_reads_its_last_result() -> None:
             assert (task.next_run.month, task.next_run.day, task.next_run.hour) == (1, 1, 8)
             questions = [request[-1].content for request in player.requests]
             assert ["Nothing new." in question for question in questions] == [False, True]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("schedule", "state", "next_run"), [({}, "canceled", None), ({"when": "2100-01-04T08:00"}, "waiting", 2100)]
+)
+def test_canceling_a_run_ends_only_the_run(schedule: dict[str, str], state: str, next_run: int | None) -> None:
+    async def main() -> None:
+        async with running() as runner:
+            runner.play(["SPECIALIST_REQUEST[wait]"], "Done.")
+            task = await runner.add(**schedule)
+            if schedule:
+                await runner.engine.tasks.run_now("ada", task.id)
+            await runner.started.wait()
+            (run,) = runner.engine.runs.running
+            await run.control(CancelTurn())
+            task = await runner.wait_for(task, lambda one: one.state not in ("pending", "running"))
+            assert (task.state, task.failures, task.reason) == (state, 0, "")
+            assert (None if task.next_run is None else task.next_run.year) == next_run
+            await runner.engine.tasks.run_now("ada", task.id)
+            runner.play("Done.")
+            task = await runner.wait_for(task, lambda one: one.result == "Done.")
+            assert task.run == 2
+
+    asyncio.run(main())
+
+
+def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_runner, "RENEW_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with running() as runner:
+            runner.play("Done.")
+            store = runner.engine.store
+            clock, sixty_days = store._clock, 60 * 86_400
+            task = await runner.add(every="every 5 minutes")
+            store._clock = lambda: clock() + sixty_days
+            task = await runner.wait_for(task, lambda one: one.state == "waiting" and one.run == 1)
+            assert task.next_run is not None
+            assert task.next_run > datetime.now(UTC) + timedelta(days=59)
+            store._clock = clock
+            soon = datetime.now(UTC) + timedelta(minutes=5, seconds=SECONDS)
+            await runner.wait_for(task, lambda one: one.next_run is not None and one.next_run < soon)
 
     asyncio.run(main())
 

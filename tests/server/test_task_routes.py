@@ -115,6 +115,9 @@ def test_a_schedule_is_changed_paused_and_resumed(client: httpx.Client) -> None:
     assert "every" not in patch(every="")
     assert client.post(f"{url}/run").json()["state"] == "pending"
     assert problem(client.post(f"{url}/run"))[:2] == (409, "busy")
+    client.post(f"{url}/cancel")
+    assert problem(client.post(f"{url}/run"))[:2] == (409, "gone")
+    assert client.get(url).json()["state"] == "canceled"
 
 
 def test_nobody_writes_where_a_task_works(client: httpx.Client) -> None:
@@ -138,6 +141,10 @@ def test_cancelling_has_five_outcomes(server: Server, client: httpx.Client) -> N
     assert cancel(url) == (200, "canceled", "canceled")
     assert cancel(url) == (200, "already_canceled", "canceled")
     assert problem(client.patch(url, json={"every": DAILY}))[:2] == (409, "gone")
+    same = add(client, "Read")
+    again = client.post(f"{url}/run")
+    assert (problem(again)[:2], again.json()["error"]["task_id"]) == ((409, "duplicate"), same["id"])
+    client.delete(f"/v1/tasks/{same['id']}")
     assert client.post(f"{url}/run").json()["state"] == "pending"
     assert client.delete(url).status_code == 204
     assert cancel(url) == (404, "not_found", "not_found")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from store_helpers import TOMORROW, Clock, add_turn, answer, question, store_at
+from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, question, store_at
 
 from brain.errors import BadRequest
 from brain.events import Usage
@@ -17,6 +17,7 @@ from brain.store import tasks, users
 from brain.store.sqlite import SQLite
 from brain.store.tasks import DayLimits, Duplicate, ReportEnd, RunEnd
 from brain.task import NewTask, Task, TaskApproval
+from brain.tasks import schedule
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ async def create(
 
 
 async def claim(store: SQLite, at_once: int = 3, per_user: int = 2, limits: DayLimits = NO_LIMITS) -> list[Task]:
-    claimed, _ = await store.tasks.claim(at_once, per_user, lambda user: limits)
+    claimed, _ = await store.tasks.claim(at_once, per_user, lambda user: limits, schedule.next_run)
     return claimed
 
 
@@ -47,7 +48,7 @@ async def end_run(store: SQLite, task: Task, outcome: Any = "succeeded", **field
     parts = fields.pop("parts", [Text("Done.", 1)])
     next_run = fields.pop("next_run", None)
     ended = answer(parts, usage=Usage(60, 40, None, estimated=False))
-    await store.end(history, ended, RunEnd(task, ended, outcome, lambda task: next_run, **fields))
+    await store.end(history, ended, RunEnd(task, ended, outcome, lambda task, after: next_run, **fields))
     return await found(store, task)
 
 
@@ -148,7 +149,7 @@ async def test_a_claim_looks_at_due_tasks_only(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         plans: list[str] = []
         db.set_trace_callback(lambda statement: plans.append(statement) if "FROM task" in statement else None)
-        limits = {"at_once": 3, "per_user": 2, "limits": lambda user: NO_LIMITS}
+        limits = {"at_once": 3, "per_user": 2, "limits": lambda user: NO_LIMITS, "next_run": schedule.next_run}
         assert len(tasks.claim(db, tasks.Claimer("me", 2**60), **limits)) == 1  # type: ignore[arg-type]
         db.set_trace_callback(None)
         steps = [row[3] for plan in plans for row in db.execute(f"EXPLAIN QUERY PLAN {plan}")]
@@ -184,11 +185,13 @@ async def test_another_process_continues_when_a_lease_expires(path: Path) -> Non
             assert not await owner.tasks.set_turn(task.id, "t", "lost")
             owner, peer = peer, owner
         late = answer("late")
-        await store.end(history, late, RunEnd(task, late, "succeeded", lambda task: None))
+        await store.end(history, late, RunEnd(task, late, "succeeded", lambda task, after: None))
         assert (await found(store, task)).state == "running"
         clock.advance(seconds=16)
         await owner.tasks.renew([])  # it owns the task, but could not store its end
-        assert (await found(store, task)).state == "failed"
+        assert await claim(owner) == []
+        failed = await found(store, task)
+        assert (failed.state, failed.reason) == ("failed", "the server stopped 6 times while the task ran")
 
 
 async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
@@ -273,7 +276,7 @@ async def test_a_run_that_could_not_begin_does_not_let_the_next_one_continue_the
     (task,) = await claim(store)
     await end_run(store, task, next_run=clock.time)
     (task,) = await claim(store)
-    await store.tasks.end_run(RunEnd(task, answer([]), "failed", lambda task: clock.time, "no model"))
+    await store.tasks.end_run(RunEnd(task, answer([]), "failed", lambda task, after: clock.time, "no model"))
     (task,) = await claim(store)
     assert (task.run, await store.tasks.current_exchange(task)) == (3, None)
 
@@ -296,25 +299,30 @@ async def test_a_paused_schedule_ends_its_run(store: SQLite, clock: Clock) -> No
 
 
 @pytest.mark.parametrize(("limits", "reason"), [(DayLimits(1, 0), "1 task runs"), (DayLimits(0, 100), "100 tokens")])
-async def test_runs_over_the_daily_limit_fail_and_schedules_continue_tomorrow(
+async def test_runs_over_a_daily_limit_are_skipped_and_reported_once(
     store: SQLite, clock: Clock, limits: DayLimits, reason: str
 ) -> None:
     await create(store, "first")
     (task,) = await claim(store, limits=limits)
     await end_run(store, task)
-    once = await create(store, "second")
-    daily = await create(store, "third", every=DAILY, start=clock.time, next_run=clock.time)
-    assert await claim(store, limits=limits) == []
-    once, daily = await found(store, once), await found(store, daily)
-    assert (once.state, once.run, daily.state, daily.next_run) == (
-        "failed",
-        0,
-        "waiting",
-        datetime(2026, 3, 2, tzinfo=UTC),
-    )
-    assert reason in once.reason
+    hourly: dict[str, Any] = {"every": "FREQ=HOURLY", "start": NOON, "next_run": NOON}
+    made = [await create(store, "once"), await create(store, "hourly", **hourly)]
+    told = len(await store.tasks.read_untold("ada", "c"))
+    for hour in (13, 14):
+        assert await claim(store, limits=limits) == []
+        once, often = [await found(store, task) for task in made]
+        assert (once.state, once.run, once.next_run) == ("waiting", 0, datetime(2026, 3, 2, tzinfo=UTC))
+        assert (often.state, often.failures, often.next_run) == ("waiting", 0, NOON.replace(hour=hour))
+        assert reason in once.reason
+        packets = (await store.tasks.read_untold("ada", "c"))[told:]
+        assert sorted((packet.title, packet.kind, packet.run) for packet in packets) == [
+            ("hourly", "skipped", 1),
+            ("once", "skipped", 1),
+        ]
+        clock.advance(hours=1)
     clock.advance(days=1)
-    assert [task.prompt for task in await claim(store, limits=limits)] == ["third"]
+    (task,) = await claim(store, limits=limits, at_once=1)
+    assert (task.prompt, task.run, task.reason) == ("hourly", 1, "")
 
 
 @pytest.mark.parametrize("approve", [True, False])
@@ -363,7 +371,7 @@ async def test_a_task_is_canceled_in_every_state(store: SQLite, clock: Clock) ->
     assert (await store.tasks.cancel("eve", made[0].id))[0] == "not_found"
     assert await store.tasks.own() == set()
     late = answer("late")
-    await store.end(history, late, RunEnd(made[2], late, "succeeded", lambda task: None))
+    await store.end(history, late, RunEnd(made[2], late, "succeeded", lambda task, after: None))
     assert (await found(store, made[2])).state == "canceled"
     assert await claim(store) == []
 

@@ -17,6 +17,7 @@ from brain.runtime import import_sanitizer
 from brain.store import tasks, transfer, users
 from brain.store.sqlite import SQLite
 from brain.store.tasks import DayLimits
+from brain.tasks import schedule
 
 pytestmark = pytest.mark.anyio
 
@@ -257,7 +258,7 @@ async def test_an_imported_task_does_not_run_by_itself(
     (task,), (other,) = await store.tasks.list_tasks("ada"), await store.tasks.list_tasks("eve")
     assert (task.id, task.state, task.paused, task.every) == (TASK["id"], state, paused, every)
     assert (task.approval, task.work_id, task.finished) == (None, "work0123456789abcdef", "q")
-    assert await store.tasks.claim(9, 9, lambda user: DayLimits(0, 0)) == ([], None)
+    assert await store.tasks.claim(9, 9, lambda user: DayLimits(0, 0), schedule.next_run) == ([], None)
     assert await store.conversations("ada") == []
     for user, one in (("ada", task), ("eve", other)):
         page = await store.conversation(user, one.work_id)

@@ -157,7 +157,12 @@ async def resume(arguments: argparse.Namespace, service: Tasks) -> int:
 
 async def run(arguments: argparse.Namespace, service: Tasks) -> int:
     """Run a task now: one that waits for its schedule, or one that has ended."""
-    task = await service.run_now(arguments.user, (await _find(service, arguments)).id)
+    found = await _find(service, arguments)
+    try:
+        task = await service.run_now(arguments.user, found.id)
+    except BadRequest as error:
+        advice = "brain tasks add --help" if error.code == "gone" else f"brain tasks show {found.id}"
+        raise CommandError(error.message.rstrip("."), advice) from None
     assert task is not None
     return _report(arguments, task, f"Ready to run “{task.title}”. {_RUNS}")
 

@@ -112,7 +112,8 @@ export class TaskCard {
   #showMenu({ title, state, approval, next_run: next, every, start, paused }) {
     const isScheduled = state === "waiting" && !approval, isRunning = state === "pending" || state === "running";
     const options = {
-      runNow: !isRunning && !approval, resume: isScheduled && paused, pause: isScheduled && !paused && Boolean(next),
+      runNow: !isRunning && !approval && !(state === "canceled" && start), resume: isScheduled && paused,
+      pause: isScheduled && !paused && Boolean(next && start),
       changeTime: isScheduled && Boolean(every || start), delete: true,
     };
     const shown = JSON.stringify([options, title]);

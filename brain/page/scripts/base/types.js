@@ -50,7 +50,7 @@
  *   every?: string, schedule?: string, start?: string, paused?: boolean, turn_id?: string, activity?: string,
  *   approval?: TaskApproval, result?: string, summary?: string, reason?: string, private?: boolean }} Task
  * @typedef {{ task_id: string, title: string, state: TaskState, text?: string, conversation_id: string,
- *   kind: "state" | "result" | "failure" | "approval" | "paused" }} TaskNews an event about a task
+ *   kind: "state" | "result" | "failure" | "skipped" | "approval" | "paused" }} TaskNews an event about a task
  * @typedef {{ conversation_id: string, turn_id: string }} Report a turn that reports on tasks
  *
  * The events of a turn that the page shows.
