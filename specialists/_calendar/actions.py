@@ -16,11 +16,12 @@ from specialists._calendar.calendars import (
     CalendarStore,
     Resource,
     VersionConflict,
+    join_files,
     list_names,
     select_calendars,
 )
 from specialists._calendar.draft import EventDraft, build_event_file
-from specialists._calendar.expand import Expander, Window
+from specialists._calendar.expand import Expander, Occurrence, Window
 from specialists._calendar.ics_edit import Edit
 from specialists._calendar.ics_read import parse_file
 from specialists._calendar.listing import Entry
@@ -90,7 +91,9 @@ class UserCalendars:
         expander = Expander(window, self.seconds_left)
         for resource in self._files(window):
             occurrences = islice(expander.file_occurrences(resource.file), MAX_OCCURRENCES - len(found) + 1)
-            found += [Entry(resource, uid, one, self.zone) for uid, one in occurrences]
+            for uid, one in occurrences:
+                file, occurrence = resource.locate(one)
+                found.append(Entry(file, uid, occurrence, self.zone))
             if len(found) > MAX_OCCURRENCES:
                 self.notes.append(f"The limit is {MAX_OCCURRENCES:,} events: use a shorter period or one calendar.")
                 found.pop()
@@ -111,7 +114,7 @@ class UserCalendars:
         failed = 0
         for calendar in calendars:
             try:
-                yield from self.store.files(calendar, window)
+                yield from join_files(self.store.files(calendar, window))
             except Refused as refusal:
                 failed += 1
                 if failed == len(calendars):
@@ -135,17 +138,24 @@ class UserCalendars:
             Refused: if no event or several have the ID.
         """
         event_id = event_id.strip().removeprefix("id ")
-        found = [
-            (resource, uid)
-            for calendar in self.calendars()
-            for resource in self.store.find(calendar, event_id)
-            for uid in resource.file.series
-            if event_id in (uid, resource.id(uid))
-        ]
+        found: dict[tuple[str, str, str], tuple[Resource, str]] = {}
+        for calendar in self.calendars():
+            for resource in self.store.find(calendar, event_id):
+                for uid in resource.file.series:
+                    if event_id in (uid, resource.id(uid)):
+                        whole = self._whole(resource, uid)
+                        found[calendar.id, whole.name, uid] = whole, uid
         if len(found) != 1:
             count = "several events have" if found else "no event has"
             raise Refused(f"{count} the ID {event_id[:60]!r}", "list the events and use an ID from the list")
-        return found[0]
+        return next(iter(found.values()))
+
+    def _whole(self, resource: Resource, uid: str) -> Resource:
+        """Return the file that has the whole series of an event."""
+        if not resource.repeats(uid):
+            return resource
+        files = [one for one in join_files(self.store.find(resource.calendar, uid)) if uid in one.file.series]
+        return next((one for one in files if resource.name in one.names), resource)
 
     def find_start(self, event_id: str, occurrence_start: Moment | None) -> datetime:
         """Return the start of an event, or of the named occurrence, in the user's time zone."""
@@ -201,32 +211,38 @@ class UserCalendars:
     def change(self, event_id: str, occurrence_start: Moment | None, scope: str | None, draft: EventDraft) -> Plan:
         """Plan a change to an event, one occurrence, or a series."""
         resource, uid = self._find_unchanged(event_id)
-        edit = Edit(resource.file, uid, self.zone, self.now)
         if not resource.repeats(uid):
-            file = _changed_resource(resource, edit.change_event(draft))
+            file = _changed_resource(resource, self._edit(resource, uid).change_event(draft))
             return Plan(self._first_entry(resource, uid), self._first_entry(file, uid), file, is_whole_event=True)
         occurrence = self._series(resource, uid).resolve(occurrence_start, scope, draft)
-        before = Entry(resource, uid, occurrence, self.zone)
         if scope == "series":
-            file = _changed_resource(resource, edit.change_series(occurrence, draft))
+            _require_one_file(resource)
+            file = _changed_resource(resource, self._edit(resource, uid).change_series(occurrence, draft))
+            before = Entry(resource, uid, occurrence, self.zone)
             after = self._first_entry(file, uid, near=draft.start or occurrence_start)
             return Plan(before, after, file, is_whole_event=True)
         if draft.repeat:
             raise Refused("a single occurrence cannot have a repeat rule", "use scope=series")
-        file = _changed_resource(resource, edit.change_occurrence(occurrence, draft))
+        resource, occurrence = self._locate(resource, occurrence)
+        before = Entry(resource, uid, occurrence, self.zone)
+        file = _changed_resource(resource, self._edit(resource, uid).change_occurrence(occurrence, draft))
         changed = self._series(file, uid).changed_occurrence(occurrence.original) or occurrence
         return Plan(before, Entry(file, uid, changed, self.zone), file, is_whole_event=False)
 
     def remove(self, event_id: str, occurrence_start: Moment | None, scope: str | None) -> Plan:
         """Plan the removal of an event, one occurrence, or a series."""
         resource, uid = self._find_unchanged(event_id)
-        edit = Edit(resource.file, uid, self.zone, self.now)
         is_whole_event = not resource.repeats(uid) or scope == "series"
         if is_whole_event:
-            before, data = self._first_entry(resource, uid), edit.remove_event()
+            _require_one_file(resource)
+            before, data = self._first_entry(resource, uid), self._edit(resource, uid).remove_event()
         else:
-            occurrence = self._series(resource, uid).resolve(occurrence_start, scope, EventDraft())
-            before, data = Entry(resource, uid, occurrence, self.zone), edit.remove_occurrence(occurrence)
+            whole = resource
+            named = self._series(whole, uid).resolve(occurrence_start, scope, EventDraft())
+            resource, occurrence = self._locate(whole, named)
+            before, edit = Entry(resource, uid, occurrence, self.zone), self._edit(resource, uid)
+            # without its own file, the occurrence would be back at its original time
+            data = edit.remove_occurrence(occurrence) if resource is whole else edit.cancel_occurrence(occurrence)
         return Plan(before, None, None if data is None else _changed_resource(resource, data), is_whole_event)
 
     def apply(self, plan: Plan) -> Entry:
@@ -265,11 +281,23 @@ class UserCalendars:
     def _find_unchanged(self, event_id: str) -> tuple[Resource, str]:
         """Return an event, unless it changed since the conversation last saw it."""
         resource, uid = self.find(event_id)
+        self._check_unchanged(resource)
+        return resource, uid
+
+    def _check_unchanged(self, resource: Resource) -> None:
         seen = _shown_versions.get(self._key(resource))
         self._remember(resource)
         if seen not in (None, resource.version):
             raise Refused(*CONFLICT)
-        return resource, uid
+
+    def _locate(self, resource: Resource, occurrence: Occurrence) -> tuple[Resource, Occurrence]:
+        """Return the file that describes an occurrence, unless it changed since the conversation last saw it."""
+        file, occurrence = resource.locate(occurrence)
+        self._check_unchanged(file)
+        return file, occurrence
+
+    def _edit(self, resource: Resource, uid: str) -> Edit:
+        return Edit(resource.file, uid, self.zone, self.now)
 
     def remember_shown(self, entries: Sequence[Entry]) -> None:
         """Remember the file versions of entries that the conversation sees."""
@@ -293,6 +321,12 @@ class UserCalendars:
 
     def _first_entry(self, resource: Resource, uid: str, near: Moment | None = None) -> Entry:
         return Entry(resource, uid, self._series(resource, uid).first(near), self.zone)
+
+
+def _require_one_file(resource: Resource) -> None:
+    if resource.others:
+        reason = "other files have changed occurrences of this series, and a call changes one file"
+        raise Refused(reason, "use scope=this for each occurrence, or tell the user to use the calendar app")
 
 
 def _changed_resource(resource: Resource, data: bytes) -> Resource:

@@ -2,13 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from brain import Refused
-from specialists._calendar.expand import Window
-from specialists._calendar.ics_read import File
+from specialists._calendar.expand import Occurrence, Window
+from specialists._calendar.ics_read import File, align_changes, find_main
 
 CONFLICT = ("the event has changed in the meantime", "list it again, then call again if the change is still right")
 ASK_OPERATOR = "tell the user to contact the operator of this server"
@@ -28,12 +29,17 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One file of a calendar; `version` changes with its content."""
+    """One file of a calendar; `version` changes with its content.
+
+    Attributes:
+        others: Events that `join_files` added from other files: by their number here, the file and the number there.
+    """
 
     calendar: Calendar
     name: str
     version: str
     file: File
+    others: Mapping[int, tuple["Resource", int]] = field(default_factory=dict)
 
     def id(self, uid: str) -> str:
         """Return the ID of an event in this file, for models."""
@@ -44,6 +50,47 @@ class Resource:
         """Return whether an event of this file is a series, or a changed occurrence of one."""
         events = self.file.series[uid]
         return len(events) > 1 or events[0].repeats or events[0].recurrence_id is not None
+
+    @property
+    def names(self) -> set[str]:
+        """The names of this file and of those that `join_files` joined to it."""
+        return {self.name, *(file.name for file, _ in self.others.values())}
+
+    def locate(self, occurrence: Occurrence) -> tuple["Resource", Occurrence]:
+        """Return the file that describes an occurrence, and the occurrence as in that file."""
+        if occurrence.event.number not in self.others:
+            return self, occurrence
+        file, number = self.others[occurrence.event.number]
+        return file, replace(occurrence, event=replace(occurrence.event, number=number))
+
+
+def join_files(resources: Iterable[Resource]) -> list[Resource]:
+    """Return the files of a calendar; each series has its changed occurrences, also those in files of their own."""
+    files = {resource.name: resource for resource in resources}
+    by_uid = defaultdict[str, list[str]](list)
+    for name, resource in files.items():
+        for uid in resource.file.series:
+            by_uid[uid].append(name)
+    for uid, names in by_uid.items():
+        mains = [name for name in names if find_main(files[name].file.series[uid])]
+        if len(names) > 1 and len(mains) == 1 and not uid.startswith("#"):  # an event without a UID
+            _join_series(files, uid, mains[0], [name for name in names if name != mains[0]])
+    return list(files.values())
+
+
+def _join_series(files: dict[str, Resource], uid: str, main: str, names: Sequence[str]) -> None:
+    home = files[main]
+    events, others = list(home.file.series[uid]), dict(home.others)
+    for name in names:
+        resource = files[name]
+        for event in resource.file.series[uid]:
+            number = -1 - len(others)
+            others[number] = resource, event.number
+            events.append(replace(event, number=number))
+        rest = {one: found for one, found in resource.file.series.items() if one != uid}
+        files[name] = replace(resource, file=replace(resource.file, series=rest))
+    series = {**home.file.series, uid: align_changes(events)}
+    files[main] = replace(home, file=replace(home.file, series=series), others=others)
 
 
 class CalendarStore(Protocol):

@@ -128,6 +128,13 @@ class Edit:
             self._replace(main, {"EXDATE": [*known, self._format_of(main).line("EXDATE", original)]})
         return self._result()
 
+    def cancel_occurrence(self, occurrence: Occurrence) -> bytes:
+        """Return the file with a changed occurrence marked as cancelled, for a series that another file has."""
+        if occurrence.event.this_and_future:
+            raise Refused("all later occurrences depend on this one", "tell the user to use the calendar app")
+        self._replace(occurrence.event, {"STATUS": ["STATUS:CANCELLED"]})
+        return self._result()
+
     def remove_event(self) -> bytes | None:
         """Return the file without the event; None if nothing else remains."""
         for event in self._events:

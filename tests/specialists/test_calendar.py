@@ -11,7 +11,7 @@ from typing import Any
 
 import icalendar
 import pytest
-from calendars import CASES, MEETING, MORNING, NOW, STANDUP, Calendars, check_repeated_calls, ics, id_in, lines
+from calendars import CASES, CHANGED, MEETING, MORNING, NOW, STANDUP, Calendars, check_repeated_calls, ics, id_in, lines
 
 from specialists.calendar import CalendarSettings, calendar, health
 
@@ -269,6 +269,33 @@ def test_an_event_is_removed_from_a_file_with_others(calendars: Calendars) -> No
     calendars.put("b.ics", f"UID:1\nSUMMARY:A\n{MORNING}", f"UID:2\nSUMMARY:B\n{MORNING}")
     calendars.text(action="delete", event_id="1")
     assert re.findall(r"SUMMARY:(.)", calendars.only_file()) == ["B"]
+
+
+def test_changed_occurrences_in_files_of_their_own(calendars: Calendars) -> None:
+    calendars.put("z.ics", STANDUP)
+    moved = "RECURRENCE-ID:20260325T080000Z\nDTSTART;TZID=Europe/Berlin:20260326T110000\nDURATION:PT1H"
+    path = calendars.put("a.ics", f"UID:standup\nSUMMARY:Late\n{moved}")
+    calendars.put("b.ics", f"UID:standup\nSUMMARY:Other\n{moved}", calendar="work")
+    week = {"start": "2026-03-23", "end": "2026-03-30", "calendar": "home"}
+    found = calendars.data(**week)["events"]
+    assert [f"{one['start'][5:16]} {one['title']}" for one in found] == [
+        "03-23T09:00 Standup", "03-26T11:00 Late", "03-30T09:00 Standup",
+    ]  # fmt: skip
+    series, change = (one["id"] for one in found[:2])
+    for event_id in ("standup", series, change):
+        named = {"event_id": event_id, "calendar": "home"}
+        assert "Changed occurrences: 1." in calendars.text(**named)
+        for action in ({"action": "update", "title": "x"}, {"action": "delete"}):
+            assert "other files have changed occurrences" in calendars.refusal(**named, **action, scope="series")
+    call = {"calendar": "home", "scope": "this"}
+    when = calendars.update(series, **call, occurrence="2026-03-26T11:00", start="2026-03-27T12:00")
+    assert lines(when) == ["2026-03-27 Fri 12:00–13:00 Late [home]"]
+    path.write_bytes(path.read_bytes().replace(b"Late", b"Lost"))
+    assert CHANGED in calendars.refusal(action="delete", event_id=series, **call, occurrence="2026-03-25T09:00")
+    calendars.text(action="delete", event_id=change, **call, occurrence="2026-03-25T09:00")
+    calendars.text(action="delete", event_id=change, **call, occurrence="2026-03-30")
+    assert [line.split()[0] for line in lines(calendars.text(**week))] == ["2026-03-23"]
+    assert len(calendars.files("home")) == 2
 
 
 # Free time

@@ -326,6 +326,18 @@ def test_broken_entries_leave_the_others(tmp_path: Path) -> None:
     assert text.count("an entry of Home (not a calendar)") == 2
 
 
+def test_changed_occurrences_in_entries_of_their_own(tmp_path: Path) -> None:
+    moved = "UID:1\nSUMMARY:It\nRECURRENCE-ID:20260330T070000Z\nDTSTART:20260325T090000Z\nDURATION:PT1H"
+    report = multistatus(
+        ("/cal/home/1.ics", entry(ics(moved))),
+        ("/cal/home/2.ics", entry(ics(f"{MEETING}\nRRULE:FREQ=WEEKLY;COUNT=2"))),
+    )
+    assert lines(listed(tmp_path, REPORT=report)) == [
+        "2026-03-23 Mon 09:00–10:00 It",
+        "2026-03-25 Wed 10:00–11:00 It",
+    ]
+
+
 @pytest.mark.parametrize(
     ("etag", "put", "reason"),
     [

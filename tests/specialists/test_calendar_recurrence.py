@@ -1,6 +1,7 @@
 """Occurrences of events in files of other programs: rules, exceptions, time zones, and invalid files."""
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def berlin(start: str, end: str) -> str:
     return f"DTSTART;TZID=Europe/Berlin:{start}\nDTEND;TZID=Europe/Berlin:{end}"
 
 
-OCCURRENCES = [{**group, **row} for group in CASES["occurrences"] for row in group["rows"]]
+OCCURRENCES: list[dict[str, Any]] = [{**group, **row} for group in CASES["occurrences"] for row in group["rows"]]
 
 
 @pytest.mark.parametrize("case", OCCURRENCES, ids=lambda case: case.get("name") or case["event"])
@@ -48,12 +49,18 @@ def test_occurrences(calendars: Calendars, case: dict[str, Any]) -> None:
     head = case.get("head", "")
     if name := case.get("described_zone"):
         head = CUSTOM_ZONE.format(name=name, winter="+0100", summer="+0200")
-    calendars.put(
-        "a.ics", *(f"UID:1\nSUMMARY:It\n{event}" for event in case.get("events") or [case["event"]]), head=head
-    )
-    starts = [line.split()[0] for line in calendars.times(*case.get("between", ("2026-03-23", "2026-04-05")))]
+    events = [f"UID:1\nSUMMARY:It\n{event}" for event in case.get("events") or [case["event"]]]
     is_day = len("".join(case["expected"][:1])) == len("2026-03-23")
-    assert [start[:10] if is_day else start for start in starts] == case["expected"]
+
+    def check(*files: Sequence[str]) -> None:
+        for number, some in enumerate(files):
+            calendars.put(f"{number}.ics", *some, head=head)
+        starts = [line.split()[0] for line in calendars.times(*case.get("between", ("2026-03-23", "2026-04-05")))]
+        assert [start[:10] if is_day else start for start in starts] == case["expected"]
+
+    check(events)
+    if len(events) > 1:
+        check(*([event] for event in reversed(events)))
 
 
 @pytest.mark.parametrize("event", CASES["ends"])
