@@ -2,13 +2,12 @@
 
 import re
 
-from brain.markers.cursor import Cursor, ParsedMarker, Reader, Steps, decode_object
+from brain.markers.cursor import PARTNER, Cursor, ParsedMarker, Reader, Steps, decode_object
 
 OPENERS = ("SPECIALIST_REQUEST[",)
 
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _CLOSER = re.compile(r"\]")
-_PARTNER = {"}": "{", "]": "["}
 _INSTEAD_OF_COLON = "{(="
 """Characters after a name that mean a forgotten colon. Before any other character, the opener is text."""
 
@@ -53,6 +52,6 @@ def _move_past_closer(cursor: Cursor) -> Steps:
             open_brackets.append(character)
         elif character == "]" and not open_brackets:
             return True
-        elif not open_brackets or open_brackets.pop() != _PARTNER[character]:
+        elif not open_brackets or open_brackets.pop() != PARTNER[character]:
             return character == "]" or (yield from cursor.move_past(_CLOSER))
     return False

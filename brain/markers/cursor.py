@@ -26,6 +26,7 @@ _ANY = re.compile(r"(?s).")
 _LETTER = re.compile(r"[A-Za-z]")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _NOT_WHITESPACE = re.compile(r"\S")
+PARTNER = {"}": "{", "]": "["}
 _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 
 
@@ -134,6 +135,15 @@ class Cursor:
                 return False
             self.at += 1
         return True
+
+    def move_past_text(self, expected: str) -> Steps:
+        """Move past the next `expected`, which is ASCII."""
+        start, pattern, ending = self.offset, re.compile(re.escape(expected[-1])), expected.encode()
+        while (yield from self.move_past(pattern)):
+            tail = self.text[max(self._start, self.at - len(expected)) : self.at].encode()
+            if self.offset - start >= len(expected) and (self._before[-len(expected) :] + tail).endswith(ending):
+                return True
+        return False
 
     def read_name(self, longest: int) -> Generator[re.Pattern[str], re.Match[str] | None, str]:
         """Read an ASCII letter, then letters, digits, `_` and `-`. Return "" without a name, or if it is too long."""

@@ -4,61 +4,60 @@ import re
 from typing import Any
 
 from brain.markers.cursor import Cursor, Params, ParsedMarker, Reader, Steps, decode_object
+from brain.markers.loose_json import decode_loosely, move_past_value
 
 OPENERS = ("<function_call>", "<tool_call>")
 
-_STRUCTURE = re.compile(r'["{}\[\]<]')
-_TAG = re.compile("<")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 UNREADABLE = "?"
 _ARGS = ("args", "arguments", "parameters")
 _IGNORED_KEYS = ("name", "call_objective", "id", "type")
 """Keys without meaning that some models write next to the parameters."""
+FENCE = "```"
+_MAX_LANGUAGE = 16
 
 
 def read(cursor: Cursor, opener: str) -> Reader:
-    """Read a marker after its opener. The opener is text unless `{` follows."""
-    closer = "/" + opener[1:]
-    if not (yield from cursor.skip_whitespace()) or cursor.text[cursor.at] != "{":
+    """Read a marker after its opener. The opener is text unless `{` follows, perhaps in a code fence."""
+    closer = f"</{opener[1:]}"
+    if not (yield from cursor.skip_whitespace()):
+        return None
+    is_fenced = cursor.text[cursor.at] == FENCE[0]
+    if is_fenced and not (yield from _move_past_fence(cursor)):
+        return None
+    if cursor.text[cursor.at] != "{":
         return None
     start = cursor.offset
-    is_complete = yield from _move_past_object(cursor)
+    is_whole = yield from move_past_value(cursor)
     body = cursor.raw()[start:]
-    yield from cursor.skip_whitespace()
-    whole = is_complete and (yield from cursor.read_literal("<" + closer))
-    while not whole:
-        if not (yield from cursor.move_past(_TAG)):
-            return ParsedMarker(_find_name(body), is_complete=False)
-        if (yield from cursor.read_literal(closer)):
-            problem = f"the tag does not contain one JSON object and then <{closer}"
-            return ParsedMarker(_find_name(body), problem=problem)
-    return _parse_call(body)
+    if is_whole and is_fenced:
+        yield from cursor.skip_whitespace()
+        is_whole = yield from cursor.read_literal(FENCE)
+    if is_whole:
+        yield from cursor.skip_whitespace()
+    if is_whole and (yield from cursor.read_literal(closer)):
+        return parse_call(body)
+    if not (yield from cursor.move_past_text(closer)):
+        return ParsedMarker(find_name(body), is_complete=False)
+    return ParsedMarker(find_name(body), problem=f"the tag does not contain one JSON object and then {closer}")
 
 
-def _move_past_object(cursor: Cursor) -> Steps:
-    """Move past the brace that closes the object. Return False if the nesting is broken or never ends."""
-    open_brackets: list[str] = []
-    while (yield from cursor.move_past(_STRUCTURE)):
-        character = cursor.text[cursor.at - 1]
-        if character == '"':
-            if not (yield from cursor.skip_string()):
-                return False
-        elif character in "{[":
-            open_brackets.append(character)
-        elif character == "<":  # a tag, before the object is closed
-            cursor.at -= 1
-            return False
-        elif open_brackets.pop() != ("{" if character == "}" else "["):
-            return False
-        elif not open_brackets:
-            return True
-    return False
+def _move_past_fence(cursor: Cursor) -> Steps:
+    """Move past the line that opens a code fence, to the next character."""
+    if not (yield from cursor.read_literal(FENCE)):
+        return False
+    yield from cursor.read_name(longest=_MAX_LANGUAGE)
+    return (yield from cursor.skip_whitespace())
 
 
-def _parse_call(body: str) -> ParsedMarker:
-    call, problem = decode_object(body)
-    if call is None:
-        return ParsedMarker(_find_name(body), problem=problem)
+def parse_call(body: str) -> ParsedMarker:
+    """Return the call in a JSON object with a name and the parameters."""
+    call, problem = decode_loosely(body)
+    return ParsedMarker(find_name(body), problem=problem) if call is None else make_call(call)
+
+
+def make_call(call: Params) -> ParsedMarker:
+    """Return the call that an object describes."""
     name = call.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return ParsedMarker(UNREADABLE, problem='"name" is not the name of a specialist')
@@ -78,7 +77,7 @@ def _parse_params(args: Any) -> tuple[Params | None, str]:
     return (args, "") if isinstance(args, dict) else (None, '"args" is not one JSON object')
 
 
-def _find_name(body: str) -> str:
+def find_name(body: str) -> str:
     """Return the name in a body that cannot be decoded, for the error."""
-    match = re.search(r'"name"\s*:\s*"([A-Za-z][A-Za-z0-9_-]{0,63})"', body)
+    match = re.search(r"""["']name["']\s*:\s*["']([A-Za-z][A-Za-z0-9_-]{0,63})["']""", body)
     return match[1] if match else UNREADABLE

@@ -194,6 +194,8 @@ def test_nothing_comes_after_the_end_or_a_stop() -> None:
         ("<function_call>", "\n" * 1_000, 500, 250_000),
         ('<tool_call>{"s":[', "[" * 1_000, 500, 250_000),
         ("@a_specialist(", "k=" * 500, 500, 250_000),
+        ("<function_call>{'a':__PAYLOAD_START__", "__PAYLOAD_END_ " * 60, 500, 250_000),
+        ("<function_call>{// ", "/* ' " * 200, 500, 250_000),
         ("", "SPECIALIST_REQUEST[" * 50, 300, 250_000),
         ("<think>", "thought " * 125, 500, 250_000),
         ("", "[/SPECIALIST_RESULT]" * 50, 300, 250_000),

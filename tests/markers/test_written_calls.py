@@ -97,7 +97,7 @@ def test_adjacent_calls() -> None:
             assert (shown, [(call.marker, call.params) for call in calls]) == ("So: ", written)
 
 
-@pytest.mark.parametrize("malformed", MALFORMED)
+@pytest.mark.parametrize("malformed", MALFORMED["malformed"])
 def test_a_malformed_body_is_one_failed_call_and_never_shown(malformed: str) -> None:
     for text in (
         f"So: SPECIALIST_REQUEST[web:{malformed}]",
@@ -109,3 +109,21 @@ def test_a_malformed_body_is_one_failed_call_and_never_shown(malformed: str) -> 
                 "So: ",
                 [("web", None, "malformed")],
             )
+
+
+@pytest.mark.parametrize(("body", "expected"), MALFORMED["repaired"])
+@pytest.mark.parametrize("fence", ["", "```", "\n```json\n"])
+def test_a_function_call_repairs_what_a_bracket_call_does_not(body: str, expected: Any, fence: str) -> None:
+    args = body if body.startswith("{") else f"\n{body}"
+    whole = f'{fence}{{"name":"web", // whom to ask\n\'args\':{args}, }}\n{fence and "```"}'
+    marker, strict = f"<function_call>{whole}</function_call>", f"SPECIALIST_REQUEST[web:{body}]"
+    for shown, calls, has_ended in scans(random.Random(body), f"So: {marker} and on."):
+        assert (shown, calls, has_ended) == ("So: ", [Call("web", marker, expected)], True)
+    for shown, calls, _ in scans(random.Random(body), f"So: {strict}"):
+        assert (shown, [(call.name, call.code) for call in calls]) == ("So: ", [("web", "malformed")])
+
+
+@pytest.mark.parametrize("text", ["```json\n", "`{}", "```", "```python\nx", "\n```json"])
+def test_a_tag_before_a_fence_without_an_object_is_text(text: str) -> None:
+    for shown, calls, _ in scans(random.Random(text), f"So: <function_call>{text}"):
+        assert (shown, calls) == (f"So: <function_call>{text}", [])
