@@ -51,6 +51,7 @@ SERVER_TASKS = (
     "_shutdown_watcher",
     "LifespanOn.main",
     "wait_for_disconnect",
+    "TaskHandle._run_coro",  # part of a request that is a task itself
 )
 
 

@@ -114,8 +114,8 @@ def test_more_facts_are_loaded_on_demand(chat: Chat, server: PageServer, visitor
     chat.page.route(address, lambda route: late.append(route))
     with chat.page.expect_request(address):
         more.click()
-    dialog.get_by_role("searchbox").fill("number 50")
-    expect(items.first).to_contain_text("Fact number 50")
+    dialog.get_by_role("searchbox").fill("number 7")
+    expect(items.first).to_contain_text("Fact number 7")
     count = items.count()
     with chat.page.expect_response(address) as response:
         late[0].continue_()
@@ -123,10 +123,25 @@ def test_more_facts_are_loaded_on_demand(chat: Chat, server: PageServer, visitor
     assert items.count() == count  # the late response belongs to another search
     chat.page.unroute(address)
     dialog.get_by_role("searchbox").fill("")
+    expect(items.first).to_contain_text("Fact number 50")
     expect(items).to_have_count(50)
     more.click()
     expect(items).to_have_count(51)
     expect(dialog.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_late_list_does_not_reset_the_switch(chat: Chat) -> None:
+    late: list[Route] = []
+    chat.page.route("**/v1/memory?*", lambda route: late.append(route))
+    with chat.page.expect_request("**/v1/memory?*"):
+        dialog = open_memory(chat)
+    switch = dialog.get_by_role("switch", name="Use memory in answers", exact=True)
+    with chat.page.expect_response(lambda response: response.request.method == "PATCH"):
+        switch.uncheck()
+    for route in late:
+        route.fulfill(json={"items": [], "next": None, "recall": True})
+    expect(dialog.get_by_text(page_text("noMemory"))).to_be_visible()
+    expect(switch).not_to_be_checked()
 
 
 def test_memory_is_switched_off_for_a_window_and_for_all(chat: Chat, server: PageServer, visitor: Visitor) -> None:

@@ -26,6 +26,7 @@ class MemoryDialog {
     this.sections = [...CATEGORIES, null].map((category) => new Section(category, this));
     this.search = makeSearchBox(() => this.load());
     this.adding = make("div", "adding");
+    this.wasSet = false; // whether a person set the switch: lists that were requested before still have its old state
     this.recall = makeRecallSwitches((on) => this.set(on));
     this.add = makeButton(t("addFact"), () => this.write(), { icon: "plus", text: true });
     const head = make("div", "row memory-head", this.search, this.add);
@@ -93,6 +94,7 @@ class MemoryDialog {
 
   /** @param {boolean} on */
   async set(on) {
+    this.wasSet = true;
     this.problem.textContent = await request("PATCH", "v1/memory", { recall: on }).then(() => "", errorText);
     if (this.problem.textContent) this.recall.show(!on);
     else notifyTabs({ recall: on });
@@ -125,7 +127,7 @@ class Section {
     this.words = words;
     this.items = page.items;
     this.next = page.next;
-    this.memory.recall.show(page.recall);
+    if (!this.memory.wasSet) this.memory.recall.show(page.recall);
     this.show();
   }
 
