@@ -19,7 +19,7 @@ from brain.store.turn_log import NewTurn
 from brain.store.turns import ConversationBusy
 from brain.turn_request import TurnRequest
 
-ENDING_SECONDS = 2.0
+ENDING_SECONDS = 10.0
 """Time for a stopped turn to end. After it, the next turn of its conversation is rejected."""
 RETRY_SECONDS = 0.01
 """Time between two tries to begin, while a turn of another process has just begun and cannot be found yet."""
