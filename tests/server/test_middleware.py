@@ -16,6 +16,7 @@ from brain.server.responses import ApiResponse
 
 HEADERS = {
     "x-content-type-options": "nosniff",
+    "x-dns-prefetch-control": "off",
     "referrer-policy": "no-referrer",
     "x-frame-options": "DENY",
     "cross-origin-opener-policy": "same-origin",
