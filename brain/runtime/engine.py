@@ -340,7 +340,7 @@ class Engine:
                 memory=view,
                 tasks=tasks,
                 checkpoint=None if lease is None or request.task is None else lease.checkpoint,
-                before_pass=self._priority.wait if is_background else None,
+                use_model=self._priority.background if is_background else self._priority.person,
                 assistance=assistance,
                 observer=recorder,
             )
@@ -354,10 +354,7 @@ class Engine:
             turn.stop("shutdown")
         run = self.runs.add(turn, request, protocol, options)
         if is_background:
-            self._priority.add_background(run, turn)
             on_end = on_end or self._on_background_end
-        else:
-            self._priority.add_person(run)
         if lease is not None:
             run.on_end.append(partial(self._record_end, lease, turn.exchange, private=request.private))
         if assistance is not None:

@@ -1,45 +1,47 @@
-"""Gives the model server to people first: tasks wait, and interrupt their passes, while a person's turn runs."""
+"""Gives the model server to people first: tasks wait, and interrupt their passes, while a pass of a person runs.
+
+A turn that waits for an approval, a specialist or a client uses no model and delays no task.
+"""
 
 import asyncio
-from contextlib import suppress
-
-from brain.messages import TurnReport
-from brain.runtime.run import Run
-from brain.turn.turn import Turn
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 MAX_WAIT_SECONDS = 30.0
 """Longest wait of a task before a pass, so that it continues on a server that is always busy."""
 
 
 class Priority:
-    """The turns of one process that use models."""
+    """The passes of one process that use models now."""
 
     def __init__(self) -> None:
-        self._background: set[Turn] = set()
+        self._background: set[Callable[[], None]] = set()
         self._persons = 0
         self._is_free = asyncio.Event()
         self._is_free.set()
 
-    def add_person(self, run: Run) -> None:
-        """Count a person's turn until it ends, and interrupt the passes of tasks."""
+    @asynccontextmanager
+    async def person(self, give_way: Callable[[], None]) -> AsyncIterator[None]:
+        """Interrupt the passes of tasks, and let no other begin while the block runs."""
         self._persons += 1
         self._is_free.clear()
-        run.on_end.append(self._remove_person)
-        for turn in self._background:
-            turn.give_way()
+        for interrupt in tuple(self._background):
+            interrupt()
+        try:
+            yield
+        finally:
+            self._persons -= 1
+            if not self._persons:
+                self._is_free.set()
 
-    def _remove_person(self, report: TurnReport) -> None:
-        self._persons -= 1
-        if not self._persons:
-            self._is_free.set()
-
-    def add_background(self, run: Run, turn: Turn) -> None:
-        """Count the turn of a task until it ends."""
-        self._background.add(turn)
-        run.on_end.append(lambda report: self._background.discard(turn))
-
-    async def wait(self) -> None:
-        """Wait until no person's turn runs, up to `MAX_WAIT_SECONDS`."""
+    @asynccontextmanager
+    async def background(self, give_way: Callable[[], None]) -> AsyncIterator[None]:
+        """Wait until no pass of a person runs, up to `MAX_WAIT_SECONDS`; then call `give_way` when one begins."""
         with suppress(TimeoutError):
             async with asyncio.timeout(MAX_WAIT_SECONDS):
                 await self._is_free.wait()
+        self._background.add(give_way)
+        try:
+            yield
+        finally:
+            self._background.discard(give_way)

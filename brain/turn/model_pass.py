@@ -100,7 +100,7 @@ class Model(ModelView, Protocol):
 
 
 class ModelPass:
-    """One pass. `close` ends the stream and the calls, even if `run` fails.
+    """One pass: `read`, then `wait_calls`. `close` ends the stream and the calls, even if these fail.
 
     Args:
         number: Number of the pass in the turn, from 1.
@@ -198,8 +198,8 @@ class ModelPass:
         self._is_reading = False
         self._is_interrupted = False
 
-    async def run(self) -> None:
-        """Read the model's stream, emit its text, run its calls and wait for them.
+    async def read(self) -> None:
+        """Read the model's stream, emit its text, and start its calls. The stream is closed if there are any.
 
         If the stream fails after a complete call, the pass ends as if the stream had ended.
         """
@@ -225,6 +225,10 @@ class ModelPass:
             self._stop_timer()
             await self._close_stream()
             self.calls.close()
+
+    async def wait_calls(self) -> None:
+        """Wait for the calls."""
+        if self.calls is not None:
             await self.calls.wait()
 
     async def close(self, code: CallCode) -> None:

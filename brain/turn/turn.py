@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -69,6 +69,7 @@ SEPARATOR = "\n\n"
 
 Store = Callable[[Exchange], Awaitable[str | None]]
 """Stores the exchange of a finished turn. Returns an error message for people, or None."""
+UseModel = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
 
 
 class Turn:
@@ -92,7 +93,8 @@ class Turn:
         tasks: The user's background tasks, for specialists.
         checkpoint: Stores the answer so far of a turn that continues if its process ends. Such a turn does not wait
             for approvals; it ends as `suspended`. The question may have parts, from which the turn continues.
-        before_pass: Awaited before each pass; the clock of the turn stands still.
+        use_model: Entered while a pass uses its model. It may wait, while the clock of the turn stands still, and call
+            its argument to interrupt the pass.
         assistance: What Brain does for a model that calls no specialists.
         observer: Follows the turn.
 
@@ -128,7 +130,7 @@ class Turn:
         memory: MemoryView | None = None,
         tasks: TaskView | None = None,
         checkpoint: Callable[[Exchange], Awaitable[None]] | None = None,
-        before_pass: Callable[[], Awaitable[None]] | None = None,
+        use_model: UseModel = lambda give_way: nullcontext(),
         assistance: Assistance | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -154,7 +156,7 @@ class Turn:
         self._memory = memory
         self._tasks = tasks
         self._checkpoint = checkpoint
-        self._before_pass = before_pass
+        self._use_model = use_model
         self._observer = observer
         self._accounting = Accounting()
         self._annotations = Annotations()
@@ -305,7 +307,7 @@ class Turn:
             if self._task is not None:
                 self._task.cancel()
 
-    def give_way(self) -> None:
+    def _give_way(self) -> None:
         """Interrupt the current pass for a turn that is more urgent. The next pass continues its text."""
         if self._pass is not None:
             self._pass.give_way()
@@ -499,32 +501,35 @@ class Turn:
         if plan.round is not None:
             self._begin_round(plan, context)
         self._policy.offers = plan.offers
+        assert self._deadline is not None
         while True:
-            if self._before_pass is not None and self._deadline is not None:
-                self._deadline.pause()
-                await self._before_pass()
-                self._deadline.resume()
-            was_last = self._policy.is_last_pass
-            self._note_model(participant)
-            context.model = participant.model
-            current = self._pass = self._next_pass(plan, context)
             failure = timer = None
-            if plan.seconds is not None:
-                timer = asyncio.get_running_loop().call_later(plan.seconds, current.end_unshown)
-            try:
-                await current.run()
-                if current.text_length or not current.was_interrupted:
-                    participant.model.breaker.record_success()
-            except ModelError as error:
-                failure = error
-            finally:
-                if timer is not None:
-                    timer.cancel()
+            async with AsyncExitStack() as model_use:
+                self._deadline.pause()
+                await model_use.enter_async_context(self._use_model(self._give_way))
+                self._deadline.resume()
+                was_last = self._policy.is_last_pass
+                self._note_model(participant)
+                context.model = participant.model
+                current = self._pass = self._next_pass(plan, context)
+                if plan.seconds is not None:
+                    timer = asyncio.get_running_loop().call_later(plan.seconds, current.end_unshown)
                 try:
-                    await current.close(self._call_ending)
+                    await current.read()
+                    await model_use.aclose()
+                    await current.wait_calls()
+                    if current.text_length or not current.was_interrupted:
+                        participant.model.breaker.record_success()
+                except ModelError as error:
+                    failure = error
                 finally:
-                    self._pass = None
-                    self._record(current, participant)
+                    if timer is not None:
+                        timer.cancel()
+                    try:
+                        await current.close(self._call_ending)
+                    finally:
+                        self._pass = None
+                        self._record(current, participant)
             if failure is None and current.has_given_way and current.was_interrupted:
                 continue
             if failure is None:

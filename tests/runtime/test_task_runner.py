@@ -13,7 +13,7 @@ from brain import Context, specialist
 from brain.errors import ModelError, StoreError
 from brain.messages import Attachment, Call
 from brain.models import ModelEntry
-from brain.runtime import task_runner
+from brain.runtime import priority, task_runner
 from brain.runtime.commands import CancelTurn
 from brain.runtime.engine import Engine
 from brain.settings import read
@@ -264,6 +264,34 @@ def test_a_schedule_runs_again_and_reads_its_last_result() -> None:
             assert (task.next_run.month, task.next_run.day, task.next_run.hour) == (1, 1, 8)
             questions = [request[-1].content for request in player.requests]
             assert ["Nothing new." in question for question in questions] == [False, True]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("waits_for", ["an approval", "a specialist", "a person who does not start it"])
+def test_a_persons_turn_that_uses_no_model_delays_no_task(monkeypatch: pytest.MonkeyPatch, waits_for: str) -> None:
+    monkeypatch.setattr(priority, "MAX_WAIT_SECONDS", 1e6)
+    call = "SPECIALIST_REQUEST[wait]" if waits_for == "a specialist" else 'SPECIALIST_REQUEST[write:{"n":1}]'
+
+    async def main() -> None:
+        async with running() as runner:
+            runner.play([call])
+            run = await runner.engine.begin(ask_for("Hi", conversation_id="d", asks_person=True), "native")
+            if waits_for == "a specialist":
+                run.start()
+                await runner.started.wait()
+            elif waits_for == "an approval":
+                run.start()
+                async with asyncio.timeout(SECONDS):
+                    while not run.is_waiting:  # noqa: ASYNC110
+                        await asyncio.sleep(0)
+            runner.play("Done.")
+            task = await runner.finish(await runner.add())
+            assert (task.result, run.has_ended) == ("Done.", False)
+            if waits_for == "a person who does not start it":
+                run.start()
+            run.stop()
+            await run.wait_ended()
 
     asyncio.run(main())
 
