@@ -21,7 +21,7 @@ from specialists._medical.search import (
     search_by_words,
     significant_words,
 )
-from specialists._medical.sentence import parse_sentence
+from specialists._medical.sentence import Unread, read_sentence
 
 NOT_ADVICE = "Not medical advice."
 MOST_REASON = 390
@@ -93,8 +93,10 @@ def medical(
         if not search or not search.strip():
             return list_all()
         return calculate_sentence(search) or list_found(search)
-    if is_sentence(calculator) and (found := calculate_sentence(calculator) or list_instead(calculator)):
-        return found
+    if is_sentence(calculator) and not find_by_name(calculator, all_calculators()):
+        found = None if inputs else calculate_sentence(calculator)
+        if found := found or list_instead(calculator):
+            return found
     chosen = find(calculator)
     return calculate(chosen, inputs) if inputs else describe(chosen)
 
@@ -130,8 +132,15 @@ def calculate(chosen: Calculator, inputs: Mapping[str, Any]) -> Result:
 
 
 def calculate_sentence(sentence: str) -> Result | None:
-    """Compute the result if the sentence names one calculator and gives all its inputs."""
-    found = parse_sentence(sentence, all_calculators())
+    """Compute the result from the numbers of a sentence; None if it only searches.
+
+    Raises:
+        Refused: If the sentence names a calculator, but gives not all its inputs, or criteria.
+    """
+    try:
+        found = read_sentence(sentence, all_calculators())
+    except Unread as unread:
+        raise Refused(*format_problems(unread.calculator, unread)) from unread
     return None if found is None else calculate(*found)
 
 

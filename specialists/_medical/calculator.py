@@ -9,7 +9,15 @@ from typing import Any
 from msgspec import Struct
 
 from specialists._medical.inputs import Bands, Choice, Day, Input, Number, ParsedInput, YesNo
-from specialists._medical.parsing import KEY_LENGTH, NOT_MEASURED, InvalidInput, index_loosely, match_fields, to_key
+from specialists._medical.parsing import (
+    KEY_LENGTH,
+    NOT_MEASURED,
+    InvalidInput,
+    check_names,
+    index_loosely,
+    match_fields,
+    to_key,
+)
 from specialists._medical.patient import check_plausible
 
 OTHERS_ABSENT = "others_absent"
@@ -228,6 +236,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         """Return the parsed inputs, and notes about them."""
         if len(raw) > MOST_INPUTS:
             raise InvalidInput(f"{len(raw)} inputs; the limit is {MOST_INPUTS}")
+        check_names(raw)
         if self.prepare:
             raw = self.prepare.function(raw, {item.name: item for item in (*self.inputs, *self.helper_inputs)})
         parsed: dict[str, ParsedInput] = {}

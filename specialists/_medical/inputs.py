@@ -394,7 +394,7 @@ class Choice(Input, tag="choice", frozen=True, kw_only=True):
             return self._options_of_words.get("yes", "") if raw else self._options_of_words.get("no", self.absent)
         if isinstance(raw, int | float) and abs(raw) < LARGEST:
             raw = f"{raw:g}"
-        if not isinstance(raw, str) or len(raw) > 80:
+        if not isinstance(raw, str) or len(raw) > 80 or "?" in raw:
             return ""
         word = to_key(raw)
         return self._options_of_words.get(word, self.absent if word in NO else "")

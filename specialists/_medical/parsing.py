@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
+from specialists._kit.text import word_set
 from specialists._medical.units import Measure, normalize_unit
 
 LARGEST = 1e12
 KEY_LENGTH = 120
 
 YES = frozenset(
-    {"yes", "y", "true", "t", "1", "present", "positive", "+", "on", "confirmed", "documented", "ja", "oui", "si"}
+    {"yes", "y", "true", "t", "1", "present", "positive", "+", "on", "confirmed", "documented", "ja", "oui", "si", "sí"}
 )
 NO = frozenset(
     {"no", "n", "false", "f", "0", "absent", "negative", "-", "none", "not_present", "never", "off"}
@@ -21,6 +22,14 @@ NO = frozenset(
 NOT_MEASURED = frozenset(
     {"not_measured", "unmeasured", "not_done", "not_available", "unavailable", "unknown", "n_a", "na", "none", "no"}
 )
+
+DENIALS_AND_DOUBTS = word_set(
+    "no not without denies denied deny never none neither nor absent negative non nein nicht kein keine keinen keiner "
+    "ohne nie pas sans aucun aucune jamais ni sin nunca ningun ninguna senza sem nao possible possibly maybe perhaps "
+    "probable probably suspected suspicion questionable unclear uncertain unknown unsure vielleicht moglich fraglich "
+    "moglicherweise wahrscheinlich unklar verdacht peut quiza quizas posible posiblemente forse talvez"
+)
+"""Words, without accents, beside which a name or a number does not count."""
 
 _NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)(?:e[-+]?\d{1,3})?"
 _NUMBER_AND_UNIT = re.compile(rf"({_NUMBER})\s*(.*)", re.IGNORECASE | re.DOTALL)
@@ -187,8 +196,7 @@ def find_yes_no(raw: Any) -> bool | None:
     """Parse like `parse_yes_no`, but return None for other values."""
     if isinstance(raw, bool) or (isinstance(raw, int | float) and raw in (0, 1)):
         return bool(raw)
-    word = raw.strip().lower()[:20] if isinstance(raw, str) else ""
-    word = word if word in ("+", "-") else to_key(word)
+    word = re.sub(r"[\s-]+(?=\w)", "_", raw.strip().lower()) if isinstance(raw, str) and len(raw) <= 20 else ""
     return word in YES if word in YES | NO else None
 
 
@@ -256,6 +264,20 @@ _STOP_WORDS = frozenset(
     | {"patient", "patients", "reported", "s", "the", "to", "was", "with"}
 )
 _AMERICAN_SPELLINGS = (("aem", "em"), ("oed", "ed"), ("oest", "est"), ("tumour", "tumor"), ("isation", "ization"))
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check that no name has a remark such as `(denied)` or `(?)`, which must not be ignored.
+
+    Raises:
+        InvalidInput: With the first such name.
+    """
+    for name in names:
+        remarks = _BRACKETS.findall(name[:KEY_LENGTH])
+        if any("?" in remark or DENIALS_AND_DOUBTS & set(to_key(remark).split("_")) for remark in remarks):
+            raise InvalidInput(
+                f"the name {quote(name)} denies or doubts its value", "give the value under the plain name"
+            )
 
 
 def match_fields(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mapping[str, str]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`medical`: worked cases of every calculator, search, inputs and refusals."""
 
+import asyncio
 import json
 import math
 import random
@@ -9,18 +10,26 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from specialist_calls import answer, context, outcome, refusal
+from turn_helpers import ask_for, read, registry_of, turn_of
 
-from brain import Citation
+from brain import AssistContext, Citation, Registry
+from brain.assist.params import build_params
+from brain.events import Done
+from brain.models.builtin import Builtin
 from brain.plugins.executor import Failure
 from specialists._medical import catalog, open_medicine
 from specialists._medical.calculator import Calculator, Problems
 from specialists._medical.inputs import Choice, Number, YesNo
+from specialists._medical.parsing import InvalidInput
 from specialists._medical.units import Measure
 from specialists.medical import fill_in, find, health, medical
 
@@ -234,9 +243,9 @@ GARBAGE: tuple[Any, ...] = (
 
 def test_every_calculator_survives_garbage() -> None:
     for one in ALL:
-        for given in GARBAGE:
+        for value in GARBAGE:
             with suppress(Problems):
-                one.calculate({each.name: given for each in one.inputs})
+                one.calculate({each.name: value for each in one.inputs})
     found = outcome(medical, {"calculator": "bmi", "inputs": [80, 180]}, HERE)
     assert isinstance(found, Failure)
     assert found.code == "invalid_params"
@@ -317,46 +326,189 @@ def test_a_sentence_in_place_of_a_name_is_a_search(sentence: str, first: str) ->
         ("Body mass index of 80 kg and 180 cm", 24.69),
         ("What is the BMI for 180 cm, 80kg?", 24.69),
         ("calculate the body mass index: weight 80.0 kg, height 1.8 m", 24.69),
+        ("BMI for a 40-year-old man, 80 kg, 180 cm", 24.69),
+        ("im 5 foot 4 and 190 pounds, wats my bmi", 32.61),
+        ("Wie hoch ist mein BMI bei 95 Kilo und 1,83 m?", 28.37),
+        ("body surface area of 80 kg and 180 cm", 2.0),
+        ("Körperoberfläche bei 170 cm und 65 kg", 1.75),
+        ("ideal body weight for a woman of 165 centimetres", 56.91),
         ("creatinine clearance for a 72-year-old woman, 61 kg, creatinine 1.3 mg/dL", 37.67),
         ("clairance de la créatinine selon Cockcroft-Gault : homme de 80 ans, 60 kg, créatinine 130 µmol/L", 34.0),
         ("eGFR - male, 54, creatinine 1.6 mg/dL", 50.88),
+        ("GFR berechnen: Frau, 49 Jahre, Kreatinin 0,9", 78.37),
         ("anion gap with Na 141, Cl 102, HCO3 18", 21),
-        ("im 5 foot 4 and 190 pounds, wats my bmi", 32.61),
+        ("QTc with QT 400 ms and heart rate 75", 447.21),
+        ("corrected QT interval: QT 400 ms at a heart rate of 75/min", 447.21),
+        ("QTc by Fridericia for QT 400 ms, RR interval 800 ms", 430.89),
+        ("blood pressure 120/80, heart rate 70, what is the mean arterial pressure", 93.33),
+        ("Glasgow coma scale E3 V4 M5", 12),
+        ("GCS of this man: M5V4E3", 12),
+        ("Glasgow coma score, eye 3, verbal 4, motor 5", 12),
+        ("SIRS: temperature 38.5 °C, heart rate 95 bpm, RR 22/min, WBC 13 10^9/L", 4),
         ("When is she due if her last period began on 2026-08-03?", "2027-05-10"),
         ("How many morphine equivalents are 40 mg oxycodone a day?", 60),
-        ("opens eyes to voice, speech confused, localises pain: what's the Glasgow coma score?", 12),
-        ("HAS-BLED for someone of 71 with uncontrolled hypertension, taking aspirin, otherwise nothing", 3),
-        (
-            "CHA2DS2-VASc: woman of 80, no heart failure, no stroke or vascular disease, but hypertension, no diabetes",
-            4,
-        ),
-        # nothing is guessed
-        ("CHA2DS2-VASc for a 68-year-old man with hypertension and diabetes", None),
-        ("CHA2DS2-VASc: woman of 80, no heart failure, hypertension, diabetes, stroke and vascular disease", None),
-        ("eGFR of a woman of 60 whose creatinine rose from 1.0 to 1.4", None),
-        ("anion gap with Na 141, Cl 102", None),
-        ("eGFR, woman of 54, creatinine 1.6 mg/dL/h", None),
-        ("How many morphine equivalents are 40 or 60 mg oxycodone a day?", None),
-        ("body mass index", None),
-        ("body mass index of 80 kg", None),
-        ("body mass index of 80 and 180", None),
-        ("body mass index of 80 kg and 180 cm, 70 kg last year", None),
-        ("body mass index of 80 kg and 180 cm in 2019", None),
-        ("body mass index or body surface area of 80 kg and 180 cm", None),
-        ("80 kg and 180 cm", None),
-        ("body mass index of 80 kg/m² and 180 cm", None),
-        ("anion gap of 140 mmol/L, 104 mmol/L and 24 mmol/L", None),
     ],
 )
-def test_a_sentence_with_all_inputs_is_calculated(sentence: str, value: float | str | None) -> None:
+def test_the_numbers_of_a_sentence_are_calculated(sentence: str, value: float | str) -> None:
     data = medical(search=sentence).data
-    assert data.get("value") == (pytest.approx(value, abs=0.01) if isinstance(value, int | float) else value)
-    if value is not None:
-        assert medical(sentence).data == data
+    assert data["value"] == (value if isinstance(value, str) else pytest.approx(value, abs=0.01))
+    assert medical(sentence).data == data
 
 
-def test_impossible_values_in_a_sentence_are_refused() -> None:
-    assert "bmi: " in refusal(medical, {"search": "body mass index of 80 kg and 18000 cm"}, HERE)
+CHADS = "age, sex, congestive_heart_failure, hypertension, diabetes, stroke_tia, vascular_disease"
+WELLS = (
+    "dvt_signs, pe_likeliest, heart_rate_over_100, immobilization_or_surgery, previous_pe_or_dvt, hemoptysis, "
+    "malignancy"
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "missing"),
+    [
+        # criteria, however they are written
+        (
+            "CHA2DS2-VASc, woman of 70; hypertension: no; diabetes: no; stroke: no; heart failure: no; "
+            "vascular disease: no",
+            CHADS,
+        ),
+        ("CHA2DS2-VASc: woman of 70, hypertension: yes, diabetes: yes", CHADS),
+        ("CHA2DS2-VASc for a 68-year-old man, otherwise nothing", CHADS),
+        ("Wells PE: heart rate 110/min, hemoptysis: no, malignancy: no", WELLS),
+        ("Wells PE score: hemoptysis", WELLS),
+        ("CURB-65, age 77, urea 9 mmol/L, respiratory rate 32/min, BP 85/50, confusion: no",
+         "confusion, urea_raised, respiratory_rate, systolic_bp, diastolic_bp, age"),
+        ("qSOFA: RR 24/min, systolic 95 mmHg, GCS 14, no altered mentation",
+         "respiratory_rate, systolic_bp, altered_mentation"),
+        ("child pugh class with bilirubin 2.5, albumin 3.0, INR 1.8, mild ascites",
+         "bilirubin, albumin, inr, ascites, encephalopathy"),
+        # numbers that are missing, or not the patient's beyond doubt
+        ("opens eyes to voice, speech confused, localises pain: what's the Glasgow coma score?", "eye, verbal, motor"),
+        ("GCS E4 VT M6", "eye, verbal, motor"),
+        ("body mass index of 80 kg", "height"),
+        ("body mass index of 80 and 180", "weight, height"),
+        ("body mass index of 80 kg, height 12 ells", "height"),
+        ("body mass index of 80 kg/m² and 180 cm", "weight"),
+        ("body mass index, not 80 kg, 180 cm", "weight, height"),
+        ("body mass index, possibly 80 kg, 180 cm", "weight, height"),
+        ("body mass index, 80 kg? 180 cm", "weight, height"),
+        ("body mass index of >80 kg and 180 cm", "weight"),
+        ("body mass index of 70-80 kg and 180 cm", "weight"),
+        ("anion gap with Na 141, Cl 102", "bicarbonate"),
+        ("anion gap of 140 mmol/L, 104 mmol/L and 24 mmol/L", "sodium, chloride, bicarbonate"),
+        ("anion gap with urine sodium 20, Cl 102, HCO3 18", "sodium"),
+        ("eGFR of a woman of 60 whose creatinine rose from 1.0 to 1.4", "age, creatinine"),
+        ("eGFR, woman of 54, creatinine 1.6 mg/dL/h", "creatinine"),
+        ("eGFR, urine creatinine 90 mg/dL, woman of 54", "creatinine"),
+        ("eGFR, woman of 54, creatinine 1.6 mg/dL, her brother is a man", "sex"),
+        ("eGFR, not a woman, 54 years, creatinine 1.6 mg/dL", "age, sex, creatinine"),
+        ("eGFR, creatinine 1.6 mg/dL, age 54; asked by a woman", "sex"),
+    ],
+)  # fmt: skip
+def test_a_sentence_that_leaves_something_open_is_refused(sentence: str, missing: str) -> None:
+    for params in ({"search": sentence}, {"calculator": sentence}):
+        reason = refusal(medical, params, HERE)
+        assert reason.partition("missing: ")[2] == missing
+        assert len(reason) <= 400
+
+
+@pytest.mark.parametrize(
+    ("sentence", "unclear"),
+    [
+        ("body mass index of 80 kg and 180 cm, 70 kg last year", "bmi: unclear: 70 kg"),
+        ("body mass index of 80 kg and 180 cm in 2019", "bmi: unclear: 2019"),
+        ("morphine equivalents of 40 or 60 mg oxycodone", "mme: no number is read from a sentence with 'or'"),
+        ("morphine equivalents of oxycodone 40 mg q12h", "mme: unclear: q12h"),
+        ("morphine equivalents of oxycodone 40 mg twice a day", "mme: no number is read from a sentence with 'twice'"),
+        ("body mass index of 80 kg and 18000 cm", "bmi: height: 18000 cm is outside"),
+    ],
+)
+def test_a_number_that_is_unclear_or_impossible_is_refused(sentence: str, unclear: str) -> None:
+    assert refusal(medical, {"search": sentence}, HERE).startswith(unclear)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["body mass index", "body mass index or body surface area of 80 kg and 180 cm", "80 kg and 180 cm", "Wells score"],
+)
+def test_a_sentence_without_one_calculator_and_values_is_a_search(sentence: str) -> None:
+    assert medical(search=sentence).data["found"]
+
+
+# Criteria that are denied or doubted
+
+DENIALS = [
+    *("no {}", "{}: no", "{}: no.", "without {}", "not {}", "{}?", "{}: yes?", "{} denied", "denies {}", "{} = false"),
+    *(
+        "possible {}",
+        "{}: possible",
+        "{} unlikely",
+        "rule out {}",
+        "{} (excluded)",
+        "{} in the family",
+        "{}: -",
+        "{} 0",
+    ),
+    *("nein: {}", "kein {}", "{} ausgeschlossen", "V. a. {}", "sin {}", "pas de {}", "senza {}"),
+]
+WITH_CRITERIA = [one for one in ALL if any(isinstance(item, YesNo) and not item.optional for item in one.inputs)]
+
+
+@st.composite
+def denied_texts(draw: st.DrawFn) -> tuple[Calculator, str]:
+    """Draw a message that names a calculator, gives numbers, and denies some criteria."""
+    one = draw(st.sampled_from(WITH_CRITERIA))
+    criteria = st.sampled_from([item for item in one.inputs if isinstance(item, YesNo)])
+    parts = ["woman of 70", "heart rate 120/min", "BP 85/50", "GCS 14"]
+    for item in draw(st.lists(criteria, min_size=1, max_size=4)):
+        name = draw(st.sampled_from([item.name, *item.aliases])).replace("_", " ")
+        parts.append(draw(st.sampled_from(DENIALS)).format(name))
+    text = draw(st.sampled_from(["; ", ", ", ". ", "\n"])).join(draw(st.permutations(parts)))
+    return one, f"{draw(st.sampled_from([one.name, one.title, *one.aliases]))}: {text}"
+
+
+@settings(max_examples=60)
+@given(denied_texts())
+def test_a_denied_criterion_never_counts(drawn: tuple[Calculator, str]) -> None:
+    """Whether the message is a search, the name of a calculator, or goes through an assisted call."""
+    _, text = drawn
+    made = build_params(medical, text, AssistContext(datetime(2026, 11, 23, tzinfo=UTC)))
+    assert made is not None
+    for params in ({"search": text}, {"calculator": text}, made):
+        found = outcome(medical, params, HERE)
+        assert isinstance(found, Failure) or "Inputs used:" not in found.text
+
+
+@pytest.mark.parametrize("name", ["cha2ds2_vasc", "wells_pe", "curb_65", "perc"])
+def test_the_demo_model_counts_no_denied_criterion(name: str) -> None:
+    registry = registry_of(medical, registry=Registry())
+    one = find(name)
+    criteria = "; ".join(f"{item.name.replace('_', ' ')}: no" for item in one.inputs if isinstance(item, YesNo))
+    ask = ask_for(f"{one.title} score, woman of 70; {criteria}")
+    answer = asyncio.run(read(turn_of(Builtin([medical]), registry, ask)))[-1]
+    assert isinstance(answer, Done)
+    assert f"medical failed: {name}: criteria are not read from a sentence, missing: " in answer.text
+    assert all(item.name in answer.text for item in one.inputs)
+
+
+VALUES: tuple[Any, ...] = (
+    *("no", "No.", "yes?", "Yes ?", "true?", "1?", "-1", "?yes", "yes (denied)", "yes/no", "not yes", "possible"),
+    *("present?", "no history", "without", "suspected", "y?", "+?", "unknown", "maybe", [], ["yes"]),
+)
+
+
+@pytest.mark.parametrize("one", WITH_CRITERIA, ids=lambda one: one.name)
+def test_only_an_explicit_value_meets_a_criterion(one: Calculator) -> None:
+    for item in one.inputs:
+        if isinstance(item, YesNo):
+            for value in VALUES:
+                with suppress(Problems, InvalidInput):
+                    assert item.parse(value).value is False
+            for name in (f"no {item.name}", f"{item.name} (denied)", f"{item.name} (?)", f"possible {item.name}"):
+                with pytest.raises(Problems) as caught:
+                    one.calculate({name: "yes", "others_absent": True})
+                assert caught.value.wrong
+        elif isinstance(item, Choice):
+            assert [item.find_option(f"{option}?") for option in item.names] == [""] * len(item.names)
 
 
 # The table
