@@ -251,6 +251,7 @@ async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: Non
     events: list[Event] = []
 
     def emit(batch: Sequence[Event]) -> None:
+        assert batch
         for event in batch:
             events.append(event)
             on_event(event)

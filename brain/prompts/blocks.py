@@ -1,14 +1,18 @@
 """Result and error blocks. Their text is neutralized and cut to size."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import regex
 
+from brain.assist.result_answer import ResultText, compose_answer
 from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
+from brain.messages import Call
 from brain.text import BYTES_PER_TOKEN, strip_invisible
 
+MAX_SHOWN_BYTES = 2_000
+"""Size of a result that is shown as the answer."""
 REASON_LENGTH = 400
 REMEDY_LENGTH = 300
 """Longest reason, and longest instruction to get the rest of a result, in characters."""
@@ -102,3 +106,16 @@ def block_content(name: str, block: str, failed: bool) -> str:
     block = block.strip("\n")
     is_block = block.startswith(begin) and block.endswith(end) and len(block) >= len(begin) + len(end)
     return block[len(begin) : len(block) - len(end)] if is_block else block
+
+
+def read_result(call: Call) -> ResultText:
+    """Return the result of a call, or why it failed."""
+    failed = call.code is not None
+    return ResultText(call.name, block_content(call.name, call.block, failed), failed)
+
+
+def write_answer(results: Iterable[ResultText]) -> str:
+    """Return an answer that quotes the beginning of each result, and says what failed."""
+    return compose_answer(
+        one if one.failed else one._replace(text=result_text(one.text, MAX_SHOWN_BYTES)) for one in results
+    )

@@ -12,7 +12,7 @@ from brain.assist.answer_filter import STOPS, AnswerFilter
 from brain.assist.assistance import Assistance
 from brain.assist.grammar import call_grammar
 from brain.assist.params import is_stated
-from brain.assist.result_answer import ResultText, compose_answer
+from brain.assist.result_answer import ResultText
 from brain.events import Limits, StopReason
 from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.messages import Attachment, Call, Steer
@@ -34,8 +34,6 @@ ENDED: Collection[StopReason] = ("complete", "length", "repetition")
 """How a model ends an answer by itself, or a small one when it does not."""
 MAX_EARLIER = 4
 """Earlier exchanges that a small model reads, unless there is a result."""
-MAX_SHOWN_BYTES = 2_000
-"""Size of a result that is shown as the answer."""
 NOTHING_CHANGED = "I changed nothing."
 
 Building = Generator[Step, PassResult, Call | None]
@@ -85,7 +83,7 @@ class Assisted:
                     return "complete"
             found = self._result_texts()
             if self._is_small and found and all(text.is_empty for text in found):  # it would make something up
-                yield Answer(_compose(found))
+                yield Answer(blocks.write_answer(found))
                 return "complete"
             known = self._set_question(found)
         most = None if not self._is_small else MAX_RESULT_TOKENS if found else MAX_TOKENS
@@ -96,14 +94,14 @@ class Assisted:
             result = yield Plan(participant=self.writer, output=output, max_tokens=most, decoding=decoding)
             if not result.calls or result.was_last:  # it may call although nobody told it how
                 break
-            found += [_read(one) for one in result.calls if one.code is None]
+            found += [blocks.read_result(one) for one in result.calls if one.code is None]
         if not output.has_shown and found and not result.is_interrupted:
-            yield Answer(_compose(found))
+            yield Answer(blocks.write_answer(found))
         return "complete" if found and result.finish in ("length", "repetition") else result.finish
 
-    def best_text(self) -> str:
+    def best_text(self, results: str = "") -> str:
         """Return the result, if the turn ended before the model wrote about it."""
-        return "" if self._call is None or not self._call.block else describe(self._call)
+        return results or ("" if self._call is None or not self._call.block else describe(self._call))
 
     @staticmethod
     def max_passes(limits: Limits) -> int:
@@ -113,7 +111,7 @@ class Assisted:
     def _result_texts(self) -> list[ResultText]:
         """Return what the answer must be about: results, and the text files of the message."""
         calls = [*self._turn.exchange.automatic_calls, *([self._call] if self._call is not None else [])]
-        texts = [_read(one) for one in calls if one.code is None and one.block]
+        texts = [blocks.read_result(one) for one in calls if one.code is None and one.block]
         return [*reversed(texts), *_read_files(self._turn.request.attachments)]
 
     def _set_question(self, found: Sequence[ResultText]) -> str:
@@ -152,7 +150,8 @@ class Probe(Mono):
             call = yield from build_call(self._turn, find_possible(self._turn, self._assistance), self.writer)
             if call is not None:
                 yield RunCall(self.writer, call)
-                yield Answer(f"\n\n{describe(call)}")
+                separator = "\n\n" if self._turn.exchange.answer else ""
+                yield Answer(f"{separator}{describe(call)}")
         return finish
 
 
@@ -189,18 +188,7 @@ def build_call(turn: Turn, assistance: Assistance, writer: Participant) -> Build
 
 def describe(call: Call) -> str:
     """Return the result of a call as an answer."""
-    return _compose([_read(call)])
-
-
-def _compose(found: Sequence[ResultText]) -> str:
-    return compose_answer(
-        one if one.failed else one._replace(text=blocks.result_text(one.text, MAX_SHOWN_BYTES)) for one in found
-    )
-
-
-def _read(call: Call) -> ResultText:
-    failed = call.code is not None
-    return ResultText(call.name, blocks.block_content(call.name, call.block, failed), failed)
+    return blocks.write_answer([blocks.read_result(call)])
 
 
 def _read_files(files: Sequence[Attachment]) -> list[ResultText]:

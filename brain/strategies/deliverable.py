@@ -11,26 +11,30 @@ PARTS = """\
 <key_points>the points that lead to the answer</key_points>
 <final_output>the complete answer for the user</final_output>
 </deliverable>"""
+WORK = ("deep_thinking", "shallow_thinking", "action", "deliverable", "final_output")
+"""Tags of all models: one may write those of another."""
 DELIVERABLE: Mapping[str, Sequence[str]] = {
     "deliverable": ("task_objective", "context", "key_points", "final_output"),
 }
-NOTES: Mapping[str, Shown] = {"task_objective": "thinking", "context": "thinking", "key_points": "thinking"}
+SHOWN: Mapping[str, Shown] = {
+    "deep_thinking": "thinking",
+    "shallow_thinking": "thinking",
+    "task_objective": "thinking",
+    "context": "thinking",
+    "key_points": "thinking",
+}
+FINAL: Mapping[str, Shown] = {"final_output": "answer"}
+FINAL_OR_PLAIN: Mapping[str, Shown] = {**FINAL, "": "answer", "deliverable": "answer"}
+"""What of an answer the reader sees as it is written, with and without tags."""
 WRAP_UP_SHARE = 0.8
 """Share of the rounds after which Brain asks the model to finish."""
 TASK_DONE = "TASK_DONE"
 
 
-def make_output(tags: Sequence[str], shown: Mapping[str, Shown], *, shows_answer: bool) -> Output:
-    """Return the output of a round in which the model may deliver.
-
-    Args:
-        tags: Further tags of the round.
-        shown: How the reader sees their text.
-        shows_answer: Whether the final output is shown while the model writes it.
-    """
-    answer: Mapping[str, Shown] = {"final_output": "answer"} if shows_answer else {}
-    top = (*tags, "deliverable", "final_output")
-    return Output({"": top, **DELIVERABLE}, {**NOTES, **shown, **answer}, last="final_output")
+def make_output(answer: Mapping[str, Shown] | None = None, *, holds_thinking: bool = False) -> Output:
+    """Return the output of a round in which the model may deliver. The reader sees its thoughts, and this answer."""
+    tags, shown = {"": WORK, **DELIVERABLE}, {**SHOWN, **(answer or {})}
+    return Output(tags, shown, "final_output", signal=TASK_DONE, holds_thinking=holds_thinking)
 
 
 def find_answer(output: Output) -> str:
@@ -38,14 +42,15 @@ def find_answer(output: Output) -> str:
     return output.text("final_output") or output.text("deliverable")
 
 
-def find_text(output: Output) -> str:
-    """Return the best text for the user: the delivered answer, else the text outside of all tags."""
-    return find_answer(output) or output.text("").replace(TASK_DONE, "").strip()
-
-
-def find_best(outputs: Sequence[Output]) -> str:
-    """Return the newest text for the user; without one, the newest work of an actor."""
-    texts = (find_text(output) or output.text("action") for output in reversed(outputs))
+def find_best(outputs: Sequence[Output], results: str = "") -> str:
+    """Return the best text for the user: of the last round, a delivered answer, or these results; else any work."""
+    last = outputs[-1:]
+    texts = [
+        *(find_answer(output) or output.text("") for output in last),
+        *(find_answer(output) for output in reversed(outputs)),
+        results,
+        *(output.text("") or output.text("action") for output in reversed(outputs)),
+    ]
     return next(filter(None, texts), "")
 
 

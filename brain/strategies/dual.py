@@ -3,14 +3,25 @@
 import json
 import math
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Sequence
 
 from brain.events import Limits, StopReason
 from brain.markers.neutralize import neutralize
 from brain.messages import Call
-from brain.strategies.deliverable import PARTS, TASK_DONE, WRAP_UP_SHARE, find_any, find_best, find_text, make_output
+from brain.strategies.deliverable import (
+    DELIVERABLE,
+    FINAL,
+    PARTS,
+    SHOWN,
+    TASK_DONE,
+    WORK,
+    WRAP_UP_SHARE,
+    find_any,
+    find_best,
+    make_output,
+)
 from brain.turn.strategy import Answer, NewRound, Passes, PassResult, Plan, Step
-from brain.turn.tag_filter import Output, Shown
+from brain.turn.tag_filter import Output
 from brain.turn.turn import Turn
 from brain.turn_request import CRITIC_ROUNDS
 
@@ -59,7 +70,6 @@ CITE = "Name the result behind each claim by its number, such as [1]. These are 
 DELIVER_JSON = "TASK_DONE. Write the answer for the user now, in the required JSON format and nothing else.\n\n{notes}"
 CORRECT = "These claims are not supported:\n\n{claims}\n\nWrite the <deliverable> again without them, or correct them."
 WRAP_UP = "Come to an end now: write TASK_DONE in this round or the next."
-SHOWN: Mapping[str, Shown] = {"shallow_thinking": "thinking"}
 CITATION = re.compile(r"\[(\d{1,3})\]")
 CHECK = "The answer:\n\n{answer}\n\nThe results:\n\n{results}"
 
@@ -84,7 +94,6 @@ class Dual:
         self._critic = turn.add_participant("critic", CRITIC, offers=False) if self._has_critic else None
         self.participants = tuple(filter(None, (self._thinker, self.writer, self._critic)))
         self._outputs: list[Output] = []  # of the actor
-        self._calls: list[Call] = []
 
     def passes(self) -> Passes:
         """Let the thinker and the actor take turns until the thinker says that the task is done."""
@@ -95,13 +104,14 @@ class Dual:
         while turn.can_call and turn.rounds + 2 + reserved <= self.max_rounds and not (is_done or has_converged):
             if turn.rounds + 1 >= self._wrap_up:
                 self._thinker.tell(WRAP_UP)
-            plan = Output({"": ("deep_thinking", "instruction", "input")}, {"deep_thinking": "thinking"})
-            result = yield Plan(participant=self._thinker, output=plan, round=NewRound("thinker"), offers=False)
+            plan = Output({"": (*WORK, "instruction", "input"), **DELIVERABLE}, SHOWN)
+            result = yield Plan(participant=self._thinker, output=plan, round=NewRound("thinker"), reads_on=True)
             if result.is_interrupted:
                 continue
             spoken = "\n\n".join(filter(None, (plan.text("instruction"), plan.text("input"))))
-            is_done = TASK_DONE in spoken or TASK_DONE in plan.text("")
-            notes = neutralize((spoken or plan.text("")).replace(TASK_DONE, "").strip(), turn.template_tokens)
+            other = find_best([plan]) or "\n".join(map(_describe, result.calls))
+            is_done = TASK_DONE in spoken or TASK_DONE in other or TASK_DONE in plan.text("")
+            notes = neutralize((spoken or other).replace(TASK_DONE, "").strip(), turn.template_tokens)
             has_converged = turn.rounds > 1 and notes == instruction
             instruction = notes
             if not (is_done or has_converged) and turn.can_call:
@@ -118,15 +128,14 @@ class Dual:
         report: list[str] = []
         new_round: NewRound | None = NewRound("actor", instruction)
         while True:
-            output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=False)
+            output = make_output()
             self._outputs.append(output)
             result: PassResult = yield Plan(participant=self.writer, output=output, round=new_round)
             new_round = None
-            text = "\n\n".join(filter(None, (output.text("action"), find_text(output))))
+            text = "\n\n".join(dict.fromkeys(filter(None, (output.text("action"), find_best([output])))))
             report += filter(
                 None, (neutralize(text, self._turn.template_tokens), *(call.block for call in result.calls))
             )
-            self._calls += result.calls
             if not result.calls or not self._turn.can_call:
                 break
         self._thinker.tell(REPORT.format(report="\n\n".join(report) or NO_REPORT))
@@ -139,53 +148,55 @@ class Dual:
             new_round = NewRound("writer", notes)
             result = yield Plan(participant=self.writer, round=new_round, offers=False, is_json=True)
             return result.finish
-        results = [call for call in self._calls if call.code is None]
+        results = self._turn.results
+        known = self._turn.results_text
+        is_unknown = not find_best(self._outputs, known)
         has_critic = self._critic is not None and not self._turn.is_answer_time
         told = notes
         if has_critic and results:
-            params = [json.dumps(call.params, ensure_ascii=False) for call in results]
-            calls = (f"[{n}] {call.name} {sent}" for n, (call, sent) in enumerate(zip(results, params, strict=True), 1))
+            calls = (f"[{n}] {_describe(call)}" for n, call in enumerate(results, 1))
             names = neutralize("\n".join(calls), self._turn.template_tokens)
             told = "\n\n".join(filter(None, (notes, CITE.format(results=names))))
         self.writer.tell(DELIVER.format(notes=told).strip())
         if not has_critic:
-            return (yield from self._write(notes))
-        output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=False)
+            return (yield from self._write(notes, is_unknown=is_unknown))
+        output = make_output(holds_thinking=is_unknown)
         self._outputs.append(output)
         result = yield Plan(participant=self.writer, output=output, round=NewRound("writer", notes), offers=False)
-        answer = find_any(self._outputs)
-        claims = (yield from self._check(answer, results)) if not self._turn.is_answer_time else ""
+        answer = find_any(self._outputs) if is_unknown else find_best(self._outputs, known)
+        is_checked = answer not in ("", known) and not self._turn.is_answer_time
+        claims = (yield from self._check(answer, results)) if is_checked else ""
         if claims:
             self.writer.tell(CORRECT.format(claims=claims))
             return (yield from self._write(claims))
         yield Answer(answer)
         return result.finish
 
-    def _write(self, text: str) -> Passes:
-        """Let the actor write the answer, and show it."""
-        output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=True)
+    def _write(self, text: str, *, is_unknown: bool = False) -> Passes:
+        """Let the actor write the answer, and show it. If nothing else is known, its thoughts may be the answer."""
+        output = make_output(FINAL, holds_thinking=is_unknown)
         self._outputs.append(output)
         new_round = NewRound("writer", text)
         result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False)
-        if not output.has_answer and (answer := find_any(self._outputs)):
-            yield Answer(answer)
+        if is_unknown and not output.has_answer:
+            yield Answer(find_any(self._outputs))
         return result.finish
 
-    def _check(self, answer: str, results: list[Call]) -> Generator[Step, PassResult, str]:
+    def _check(self, answer: str, results: Sequence[Call]) -> Generator[Step, PassResult, str]:
         """Return the claims of the answer that the results do not support, as the critic writes them."""
         assert self._critic is not None
         cited = {int(number) for number in CITATION.findall(answer)}
         blocks = [f"[{n}]\n{call.block}" for n, call in enumerate(results, 1) if n in cited or not cited]
         text = neutralize(answer, self._turn.template_tokens)
         self._critic.tell(CHECK.format(answer=text, results="\n\n".join(blocks) or "none"))
-        output = Output({"": ("unsupported",)}, {})
-        yield Plan(participant=self._critic, output=output, round=NewRound("critic"), offers=False)
+        output = Output({"": (*WORK, "unsupported"), **DELIVERABLE}, SHOWN)
+        yield Plan(participant=self._critic, output=output, round=NewRound("critic"), reads_on=True, may_fail=True)
         claims = output.text("unsupported") or ("" if self._turn.is_answer_time else output.text(""))
         return "" if ALL_SUPPORTED in claims else neutralize(claims, self._turn.template_tokens)
 
-    def best_text(self) -> str:
-        """Return the newest text of the actor for the user."""
-        return find_best(self._outputs)
+    def best_text(self, results: str = "") -> str:
+        """Return the best text of the actor; see `find_best`."""
+        return find_best(self._outputs, results)
 
     @staticmethod
     def max_passes(limits: Limits) -> int:
@@ -194,3 +205,7 @@ class Dual:
         A pass of the actor ends its round, or has a call and is followed by another pass.
         """
         return (limits.rounds or 2) + limits.calls + 1
+
+
+def _describe(call: Call) -> str:
+    return f"{call.name} {json.dumps(call.params, ensure_ascii=False)}"

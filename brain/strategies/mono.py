@@ -27,9 +27,9 @@ class Mono:
                 return result.finish
             has_retried = True
 
-    def best_text(self) -> str:
-        """Return nothing: all text is shown."""
-        return ""
+    def best_text(self, results: str = "") -> str:
+        """Return the results: all other text is shown."""
+        return results
 
     @staticmethod
     def max_passes(limits: Limits) -> int:

@@ -1,12 +1,20 @@
 """The strategy `reason`: one model works in rounds. It thinks, calls specialists, reads results, and delivers."""
 
 import math
-from collections.abc import Mapping
 
 from brain.events import Limits, StopReason
-from brain.strategies.deliverable import PARTS, WRAP_UP_SHARE, find_answer, find_any, find_best, make_output
+from brain.strategies.deliverable import (
+    FINAL,
+    FINAL_OR_PLAIN,
+    PARTS,
+    WRAP_UP_SHARE,
+    find_answer,
+    find_any,
+    find_best,
+    make_output,
+)
 from brain.turn.strategy import Answer, NewRound, Passes, Plan
-from brain.turn.tag_filter import Output, Shown
+from brain.turn.tag_filter import Output
 from brain.turn.turn import Turn
 
 INSTRUCTIONS = """\
@@ -25,7 +33,6 @@ The user reads only the final output. There are {rounds} rounds. Deliver after {
 GO_ON = "Go on: call specialists in <action>, or write the <deliverable>."
 WRAP_UP = "Come to an end now. Write the <deliverable> in this round or the next."
 FINISH = "Write the complete answer for the user now, without calls and without tags."
-SHOWN: Mapping[str, Shown] = {"deep_thinking": "thinking"}
 FINISH_JSON = "Write the complete answer for the user now, in the required JSON format and nothing else."
 
 
@@ -52,20 +59,20 @@ class Reason:
             if output is None:
                 if turn.rounds + 1 == self._wrap_up:
                     writer.tell(WRAP_UP)
-                output = make_output(("deep_thinking", "action"), SHOWN, shows_answer=not self._is_json)
+                output = make_output(None if self._is_json else FINAL)
                 self._outputs.append(output)
             result = yield Plan(participant=writer, output=output, round=NewRound("thinker"))
             if result.calls:
                 idle_rounds = 0
-                if not output.has_answer:  # a call in the middle of the answer does not end it
+                if output.has_answer:  # a call in the middle of the answer does not end it
+                    output.resume()
+                else:
                     output = None
                 continue
-            if answer := find_answer(output):
+            if find_answer(output):
                 if self._is_json:
                     reason = "deliverable"
                     break
-                if not output.has_answer:
-                    yield Answer(answer)
                 return "deliverable" if result.finish == "complete" else result.finish
             if result.is_interrupted:
                 output = None
@@ -88,19 +95,19 @@ class Reason:
             self.writer.tell(FINISH_JSON)
             result = yield Plan(participant=self.writer, round=new_round, offers=False, is_json=True)
         else:
+            is_unknown = not find_best(self._outputs, self._turn.results_text)
             if output is None or not output.has_answer:
                 self.writer.tell(FINISH)
-                shown: Mapping[str, Shown] = {**SHOWN, "": "answer", "deliverable": "answer"}
-                output = make_output(("deep_thinking", "action"), shown, shows_answer=True)
+                output = make_output(FINAL_OR_PLAIN, holds_thinking=is_unknown)
                 self._outputs.append(output)
             result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False)
-            if not output.has_answer and (text := find_any(self._outputs)):
-                yield Answer(text)
+            if is_unknown and not output.has_answer:
+                yield Answer(find_any(self._outputs))
         return reason if result.finish == "complete" else result.finish
 
-    def best_text(self) -> str:
-        """Return the newest delivered answer or text outside of all tags."""
-        return find_best(self._outputs)
+    def best_text(self, results: str = "") -> str:
+        """Return the best text; see `find_best`."""
+        return find_best(self._outputs, results)
 
     @staticmethod
     def max_passes(limits: Limits) -> int:

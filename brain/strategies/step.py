@@ -13,10 +13,11 @@ from brain.markers.neutralize import neutralize
 from brain.messages import Call, Exchange, NativeCall, Text
 from brain.plugins.specialist import Specialist
 from brain.prompts.system_prompt import FIXED_SHARE, QUESTION_PARAMETERS, example_values
+from brain.strategies.deliverable import FINAL_OR_PLAIN, make_output
 from brain.text import estimate_tokens, utf8_size
 from brain.turn.model_pass import read_native_call
 from brain.turn.strategy import NewRound, Passes, Plan, RunCall
-from brain.turn.tag_filter import Output
+from brain.turn.tag_filter import Output, Shown
 from brain.turn.turn import Turn
 from brain.turn_request import marker_syntaxes
 
@@ -52,6 +53,8 @@ MAX_CALL_LENGTH = 1_000
 
 _WORD = re.compile(r"\w+")
 _OPENER = re.compile(r"(?<![\w.@-])([A-Za-z][\w-]{0,63})\s*\(", re.ASCII)
+CALL_SIGNS = " \t`*>-"
+"""Signs before a call on its line."""
 _ALONE = re.compile(r"^[\s`*>-]*([A-Za-z][\w-]{0,63})\(.*\)[\s`*.;]*$", re.ASCII | re.MULTILINE)
 """A line that is a call and nothing else."""
 
@@ -82,7 +85,6 @@ class Step:
         )
         self.participants = (self.writer,)
         self._known = set(_words(turn.request.message))
-        self._has_results = False
 
     def passes(self) -> Passes:
         """Ask for steps until the model is ready, nothing new comes, or a limit is reached. Then ask for the answer."""
@@ -102,7 +104,7 @@ class Step:
                 is_analysis = False
                 planner.tell(ANALYZE)
                 output = Output({}, {"": "thinking"})
-                yield self._plan(output, offers=False)
+                yield self._plan(output, reads_on=True)
                 reason = "ready" if output.text("").lower().startswith("yes") else None
             else:
                 if turn.rounds:
@@ -133,21 +135,21 @@ class Step:
                     reason = "converged" if failures == MAX_FAILURES else None
         return (yield from self._synthesize(reason))
 
-    def _plan(self, output: Output, *, offers: bool = True) -> Plan:
+    def _plan(self, output: Output, *, reads_on: bool = False) -> Plan:
         return Plan(
             participant=self.writer,
             output=output,
             round=NewRound("planner"),
-            offers=offers,
+            reads_on=reads_on,
             max_tokens=STEP_TOKENS,
             temperature=0.0,
         )
 
     def _synthesize(self, reason: StopReason) -> Passes:
         is_json = self._turn.request.sampling.format is not None
-        instruction = SYNTHESIZE_JSON if is_json else SYNTHESIZE if self._has_results else ANSWER
+        instruction = SYNTHESIZE_JSON if is_json else SYNTHESIZE if self._turn.results else ANSWER
         self.writer.tell("\n\n".join(filter(None, (instruction, self._turn.operator))))
-        output = None if is_json else Output({}, {"": "answer"})
+        output = None if is_json else AnswerLines((*self._specialists, *self._turn.tools, *LOOP_CALLS))
         new_round = NewRound("writer")
         result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False, is_json=is_json)
         return reason if result.finish == "complete" else result.finish
@@ -155,7 +157,6 @@ class Step:
     def _adds_words(self, calls: Sequence[Call]) -> bool:
         """Whether enough words of the results are neither in the question nor in earlier results."""
         words = {word for call in calls if call.code is None for word in _words(call.block)}
-        self._has_results = self._has_results or bool(words)
         new = words - self._known
         self._known |= words
         return len(new) > len(words) * MIN_NEW_SHARE
@@ -183,14 +184,62 @@ class Step:
         client = neutralize(self._turn.request.system, self._turn.template_tokens)
         return "\n\n".join(filter(None, (text, client)))
 
-    def best_text(self) -> str:
-        """Return nothing: before the answer, there are only results."""
-        return ""
+    def best_text(self, results: str = "") -> str:
+        """Return the results: there is no other text before the answer."""
+        return results
 
     @staticmethod
     def max_passes(limits: Limits) -> int:
         """Return one pass per step, and one for the answer."""
         return (limits.steps or 1) + 1
+
+
+class AnswerLines:
+    """The text of the answer, without lines that are a call and nothing else: a small model may go on to write them."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._output = make_output(FINAL_OR_PLAIN)
+        self._names = names
+        self._line: str | None = ""  # the beginning of a line that may be a call
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the rest of the text does not matter."""
+        return self._output.is_done
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether characters are held back."""
+        return bool(self._line) or self._output.is_holding
+
+    def feed(self, text: str) -> list[tuple[Shown, str]]:
+        """Take the next characters. Return what to show."""
+        shown = ""
+        for piece in text.splitlines(keepends=True):
+            is_over = piece.endswith(("\n", "\r"))
+            line = None if self._line is None else self._line + piece
+            self._line = "" if is_over else None
+            if line is None:
+                shown += piece
+            elif not is_over and self._may_be_call(line):
+                self._line = line
+            elif not (is_over and self._is_call(line)):
+                shown += line
+        return self._output.feed(shown)
+
+    def close(self) -> list[tuple[Shown, str]]:
+        """End the text of a pass. Return what to show."""
+        line, self._line = self._line or "", ""
+        return self._output.feed("" if self._is_call(line) else line) + self._output.close()
+
+    def _may_be_call(self, line: str) -> bool:
+        line = line.lstrip(CALL_SIGNS)
+        return len(line) <= MAX_CALL_LENGTH and any(
+            f"{name}(".startswith(line[: len(name) + 1]) for name in self._names
+        )
+
+    def _is_call(self, line: str) -> bool:
+        return (call := _ALONE.match(line)) is not None and call[1] in self._names
 
 
 def has_ended(text: str, names: Collection[str]) -> bool:

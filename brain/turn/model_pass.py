@@ -112,6 +112,7 @@ class ModelPass:
         is_first: Whether the model has read nothing of the transcript yet.
         separator: White space between the answer so far and a text that begins a new message.
         output: Sorts the text by tag. None: all text is the answer.
+        reads_on: Whether text after a call counts.
 
     Attributes:
         began: Start on the `time.monotonic` clock, in seconds.
@@ -126,11 +127,11 @@ class ModelPass:
 
     __slots__ = (
         "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_decoding", "_echo",
-        "_emit", "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over", "_is_reading",
-        "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw", "_read_until",
-        "_sampling", "_scanner", "_separator", "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream",
-        "_task", "_text", "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text",
-        "has_given_way", "text_length", "unknown_tool", "was_interrupted",
+        "_emit", "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over",
+        "_is_reading", "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw",
+        "_read_until", "_reads_on", "_rejected", "_sampling", "_scanner", "_separator", "_shown_length", "_silence",
+        "_silent_seconds", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "_transcript",
+        "began", "calls", "finish", "first_text", "has_given_way", "text_length", "unknown_tool", "was_interrupted",
     )  # fmt: skip
 
     def __init__(
@@ -151,6 +152,7 @@ class ModelPass:
         is_first: bool,
         separator: str = "",
         output: OutputFilter | None = None,
+        reads_on: bool = False,
     ) -> None:
         self.began = time.monotonic()
         self.calls: CallGroup | None = None
@@ -184,6 +186,8 @@ class ModelPass:
         self._scanner = Scanner(())
         self._stops = StopSequences(context.request.stop) if context.request.stop else None
         self._output = output
+        self._reads_on = reads_on
+        self._rejected: list[Call] = []  # calls after which the pass read on
         self._text = TextBuffer()  # of the answer
         self._raw = self._text if output is None else TextBuffer()  # as the model wrote it
         self._shown_length = 0
@@ -277,8 +281,13 @@ class ModelPass:
         """Return the whole text, with tags, and the completed calls."""
         return self._parts(self._raw.whole())
 
+    @property
+    def completed_calls(self) -> list[Call]:
+        """The calls so far, also those after which the pass read on."""
+        return [*self._rejected, *(self.calls.calls if self.calls is not None else [])]
+
     def _parts(self, text: str) -> list[Part]:
-        calls = self.calls.calls if self.calls is not None else []
+        calls = self.completed_calls
         is_stored = self._context.checkpoint is not None  # a call without a block continues later
         return [*([Text(text, self._number)] if text else []), *(call for call in calls if call.block or is_stored)]
 
@@ -305,7 +314,7 @@ class ModelPass:
             if observer is not None:
                 tools = observer.choose_tools(tools)
             self._is_native = bool(tools)
-            self._scanner = Scanner(marker_syntaxes(syntax, is_native=self._is_native))
+            self._scanner = Scanner(marker_syntaxes(syntax, is_native=self._is_native), stops=not self._reads_on)
             messages: Sequence[Message] = self._transcript.messages(self._model.resume, is_native=self._is_native)
             if observer is not None:
                 messages = observer.choose_messages(messages)
@@ -476,6 +485,16 @@ class ModelPass:
             elif isinstance(piece, Thinking) and self.calls is None:
                 guard = self._thinking_guard
                 events.append(self._think(guard.feed(piece.text)))
+            elif isinstance(piece, Call) and self._reads_on and piece.code != "forged":
+                if events := [*events, *self._flush_text()]:
+                    self._emit(events)
+                events, group = [], open_group(self._context, self._number)
+                can_go_on = group.start(piece)
+                self._rejected += group.calls
+                if can_go_on:
+                    continue
+                self._is_over = True
+                break
             elif isinstance(piece, Call):
                 if events := [*events, *self._flush_text()]:
                     self._emit(events)
@@ -494,7 +513,9 @@ class ModelPass:
                 events.append(notices.REPETITION)
                 self._is_over, self.finish = True, "repetition"
                 break
-            if self._stops is not None and self._stops.is_found:
+            if (self._stops is not None and self._stops.is_found) or (
+                self._output is not None and self._output.is_done
+            ):
                 self._is_over = True
                 break
         if events:
@@ -550,8 +571,6 @@ class ModelPass:
         self._raw.add(text)
         self.text_length += len(text)
         events = self._show(output.feed(text))
-        if output.is_done:
-            self._is_over = True
         if self.text_length >= self._max_length:
             self._is_over, self.finish = True, "length"
         return events

@@ -99,6 +99,16 @@ def fallback(failed: str, successor: str) -> Notice:
     return Notice("fallback", f"The model {failed} failed, so {successor} continues the answer.")
 
 
+def without_round(failed: str) -> Notice:
+    """Return the notice that the answer goes on without a round whose models failed."""
+    return Notice("fallback", f"The model {failed} failed, so Brain goes on without this round.")
+
+
+def without_model(failed: str) -> Notice:
+    """Return the notice that the answer is what was known when the last model failed."""
+    return Notice("fallback", f"The model {failed} failed, so the answer is what was found before.")
+
+
 def skipped(failing: str, successor: str) -> Notice:
     """Return the notice that another model answers, because turns skip the chosen one for now."""
     return Notice("fallback", f"The model {failing} failed several times, so {successor} answers.")

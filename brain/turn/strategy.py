@@ -33,19 +33,21 @@ class Plan:
         output: Collects the text by tag. None: all text is the answer.
         round: Begins a round with this pass.
         offers: Whether calls may run.
+        reads_on: Whether no call may run, and text after one counts, because no answer rests on it.
         is_json: Whether the text must have the format that the client asked for.
         format: JSON Schema of the text, instead of the client's format.
         max_tokens: Token limit of the pass.
         temperature: Sampling temperature, unless the client chose one.
         decoding: How the model decodes the pass.
         seconds: Time limit of a pass that shows nothing.
-        may_fail: Whether the answer goes on without the pass if the model fails.
+        may_fail: Whether the answer goes on without the pass if all models fail.
     """
 
     participant: Participant
     output: OutputFilter | None = None
     round: NewRound | None = None
     offers: bool = True
+    reads_on: bool = False
     is_json: bool = False
     format: Mapping[str, Any] | None = None
     max_tokens: int | None = None
@@ -117,8 +119,8 @@ class Strategy(Protocol):
     def passes(self) -> Passes:
         """Plan passes until the answer is complete. Called again if the user adds a message at the end."""
 
-    def best_text(self) -> str:
-        """Return the best text so far, for a turn that ends without an answer."""
+    def best_text(self, results: str = "") -> str:
+        """Return the best text so far, for a turn that ends without an answer. `results` is all there is else."""
 
     @staticmethod
     def max_passes(limits: Limits) -> int:

@@ -36,7 +36,7 @@ from brain.messages import (
 )
 from brain.plugins.context import MemoryView, TaskView
 from brain.plugins.registry import Registry
-from brain.prompts import templates
+from brain.prompts import blocks, templates
 from brain.prompts.client_tools import name_tools
 from brain.prompts.system_prompt import SystemPrompt
 from brain.prompts.transcript import answer_text, question_text
@@ -64,6 +64,8 @@ MAX_ROUND_TEXT = 2_000
 """Characters of the text of a round."""
 COMPLETE: Collection[StopReason] = ("complete", "deliverable", "ready", "converged", "round_limit", "step_limit")
 """Reasons for which a turn ends with an answer. Without any text, it has failed."""
+OWN_FAILURES: Collection[CallCode] = ("failed", "refused", "timeout", "unavailable")
+"""Failures of specialists. Others are limits and mistakes of the model."""
 SEPARATOR = "\n\n"
 """Separates the text before an injected message from the text after it."""
 
@@ -197,6 +199,11 @@ class Turn:
         return self._stop_reason is not None
 
     @property
+    def _shows_all(self) -> bool:
+        """Whether the user sees all text of the model."""
+        return self._writer.exchange is self.exchange
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a call waits for approval."""
         return self.approvals.is_waiting
@@ -277,6 +284,24 @@ class Turn:
     def can_call(self) -> bool:
         """Whether specialists can still run: the limit of calls is not reached, and there is time."""
         return not self._policy.is_last_pass and not self.is_answer_time
+
+    @property
+    def results(self) -> list[Call]:
+        """The calls of the model, or for it, with results so far, each once."""
+        calls = self._policy.calls
+        return [
+            one for one in calls if one.by in ("model", "assist") and one.block and one.code is None and not one.cached
+        ]
+
+    @property
+    def results_text(self) -> str:
+        """The results, and which specialists failed, as an answer without a model; empty without results."""
+        results = self.results
+        is_too_long = self._finish == "length" and self._shows_all
+        if not results or is_too_long or self.request.sampling.format is not None:
+            return ""
+        shown = [one for one in self._policy.calls if one in results or one.code in OWN_FAILURES]
+        return blocks.write_answer(map(blocks.read_result, shown))
 
     @property
     def is_answer_time(self) -> bool:
@@ -364,7 +389,7 @@ class Turn:
             self._fail_silent_pass,
             silence=self._silence,
             first_token=self._first_token,
-            on_answer_time=None if self._writer.exchange is self.exchange else self._end_unshown_pass,
+            on_answer_time=None if self._shows_all else self._end_unshown_pass,
         )
         was_stopped = self._stop_reason is not None  # before there was a task to cancel
         self._task = task
@@ -430,7 +455,18 @@ class Turn:
         if await self._resume_calls(context):
             return
         while True:
-            is_explained = await self._follow_strategy(context)
+            first = len(self.exchange.parts)
+            try:
+                is_explained = await self._follow_strategy(context)
+                text = "" if is_explained else self._strategy.best_text(self.results_text)
+            except ModelError:
+                text = "" if self._shows_all else self.results_text
+                if not text or self._has_shown(first):
+                    raise
+                context.emit((self._annotations.add_notice(notices.without_model(self._accounting.model)),))
+                is_explained, self._finish = False, "complete"
+            if text and not self._has_shown(first) and self._show(text, context):
+                is_explained, self._finish = True, "complete"
             if not self._inbox:
                 break
         has_text = bool(self._visible_text().strip() or self._strategy.best_text())
@@ -465,12 +501,7 @@ class Turn:
             result = PassResult()
             match step:
                 case Answer(text):
-                    stops = StopSequences(self.request.stop)
-                    if text := stops.feed(text) + stops.close():
-                        self.exchange.parts.append(Text(text, len(self._accounting.passes)))
-                        self._accounting.note_first_text()
-                        context.emit((Token(text),))
-                    if stops.is_found:
+                    if self._show(text, context):
                         return True
                 case RunCall():
                     result = await self._run_call(step, context)
@@ -493,6 +524,19 @@ class Turn:
                 self._finish = end.value
                 return False
 
+    def _show(self, text: str, context: CallContext) -> bool:
+        """Add text to the answer. Return whether the client wants it to end there."""
+        stops = StopSequences(self.request.stop)
+        if text := stops.feed(text) + stops.close():
+            self.exchange.parts.append(Text(text, len(self._accounting.passes)))
+            self._accounting.note_first_text()
+            context.emit((Token(text),))
+        return stops.is_found
+
+    def _has_shown(self, first: int) -> bool:
+        """Whether the answer has visible text from this part on."""
+        return any(isinstance(part, Text) and part.text.strip() for part in self.exchange.parts[first:])
+
     async def _run_plan(self, plan: Plan, context: CallContext) -> PassResult:
         """Run a pass. If a model fails, its successor continues it."""
         participant = plan.participant
@@ -500,7 +544,7 @@ class Turn:
             context.emit(self._inject(is_followed=True))
         if plan.round is not None:
             self._begin_round(plan, context)
-        self._policy.offers = plan.offers
+        self._policy.offers = plan.offers and not plan.reads_on
         assert self._deadline is not None
         while True:
             failure = timer = None
@@ -535,23 +579,28 @@ class Turn:
             if failure is None:
                 break
             self._accounting.update_last_pass(error=failure.code, status=failure.status)
-            if plan.may_fail:
+            try:
+                for notice in participant.fall_back(failure):
+                    context.emit((self._annotations.add_notice(notice),))
+            except ModelError:
+                if not plan.may_fail:
+                    raise
                 log.info("turn %s goes on without a pass that failed: %s", self.id, failure)
+                if plan.round is not None:
+                    context.emit((self._annotations.add_notice(notices.without_round(participant.model.name)),))
                 break
-            for notice in participant.fall_back(failure):
-                context.emit((self._annotations.add_notice(notice),))
             context.max_block_bytes = self._max_block_bytes()
         self._unknown_tool = current.unknown_tool
         if current.unknown_tool is not None:
             context.emit((self._annotations.add_notice(notices.unknown_tool(current.unknown_tool)),))
-        calls = [] if current.calls is None else current.calls.calls
+        calls = current.completed_calls
         is_suspended = current.calls is not None and bool(current.calls.suspended)
         return PassResult(
             calls,
             "suspended" if is_suspended else current.finish,
             unknown_tool=current.unknown_tool,
             was_last=was_last,
-            is_interrupted=bool(self._inbox) and not calls,
+            is_interrupted=bool(self._inbox) and current.calls is None,
             is_stopped=current.is_stopped,
             has_client_call=current.calls is not None and current.calls.has_client_call,
             is_suspended=is_suspended,
@@ -669,6 +718,7 @@ class Turn:
             is_first=is_first,
             separator=self._separator(),
             output=plan.output,
+            reads_on=plan.reads_on,
         )
 
     def _separator(self) -> str:
@@ -701,7 +751,7 @@ class Turn:
         write nothing that the client reads.
         """
         limit = self.request.sampling.max_tokens
-        if limit is None or self._writer.exchange is not self.exchange:
+        if limit is None or not self._shows_all:
             return limit
         return max(0, limit - self._accounting.usage.completion_tokens)
 
@@ -740,7 +790,8 @@ class Turn:
         unread = self._inject(is_followed=False)
         self._end_round()
         stops = StopSequences(self.request.stop)
-        best_text = "" if self._visible_text().strip() else self._strategy.best_text()
+        known = self.results_text if reason == "deadline" else ""
+        best_text = "" if self._visible_text().strip() else self._strategy.best_text(known)
         if self.request.source == "report" and self.history.task_news is not None and reason != "shutdown":
             if error is not None:
                 self._finish = "complete"

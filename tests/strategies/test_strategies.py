@@ -3,17 +3,31 @@
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fast_clock import run_jumping
-from turn_helpers import Player, ask_for, read, short, turn_of
+from turn_helpers import Player, add, ask_for, read, registry_of, short, turn_of
 
+from brain.assist.assistance import Assistance
 from brain.errors import ModelError
-from brain.events import Done, Event, Limits, Round, StrategyName, Thinking, Token, Usage
-from brain.messages import Call, Chunk, Message, Text
+from brain.events import (
+    Done,
+    Error,
+    Event,
+    Limits,
+    Notice,
+    Round,
+    SpecialistError,
+    StrategyName,
+    Thinking,
+    Token,
+    Usage,
+)
+from brain.messages import Call, Chunk, Finish, Message, Text
+from brain.plugins.specialist import specialist
 from brain.protocols.native import event_data
-from brain.strategies import STRATEGIES
+from brain.strategies import STRATEGIES, find_strategy
 from brain.strategies.reason import Reason
 from brain.turn.turn import Turn
 from brain.turn_request import DEFAULT_SAMPLING, Sampling, Tool
@@ -32,6 +46,7 @@ def deliverable(answer: str) -> str:
     )
 
 
+GO = "<instruction>Ask.</instruction>"
 NOTES = {"thinking": "Aim.\n\nKnown.\n\nWhy."}
 
 
@@ -112,8 +127,93 @@ async def test_a_call_of_a_step_has_the_limits_of_other_calls(text: str, expecte
     assert short(await read(turn_with("step", [Player(text, "ready()", "4 m")])))[1] == expected
 
 
+@specialist(name="echo", read_only=True)
+async def reading(text: str) -> str:
+    """Says the text again."""
+    return text
+
+
+KINDS = ("mono", "reason", "dual", "step", "assisted", "probe")
+RESULTS = "From echo:\n\nsea"
+ADD = 'SPECIALIST_REQUEST[add:{"a":1,"b":1}]'
+FAILED = ModelError("model_failed", "Cut off.")
+LAST: dict[str, tuple[Sequence[Any], list[str]]] = {
+    "text": (["4 m"], ["4 m", "4 m", "4 m", "4 m", RESULTS, f"4 m\n\n{RESULTS}"]),
+    "a call": (
+        [ADD],
+        [f"{RESULTS}\n\nFrom add:\n\n2", *[RESULTS] * 3, f"{RESULTS}\n\nFrom add:\n\n2", "From add:\n\n2"],
+    ),
+    "nothing": ([], [RESULTS] * 6),
+    "thoughts": (["<think>Hm.</think>"], [RESULTS] * 6),
+    "unterminated thoughts": (["<think>Hm."], [RESULTS] * 6),
+    "a failure": ([FAILED], ["failed", *[RESULTS] * 4, "failed"]),
+    "a failure after thoughts": (["<think>Hm.", FAILED], ["failed", *[RESULTS] * 4, "failed"]),
+    "a failure after text": (
+        ["4 m", FAILED],
+        ["4 m failed", "4 m failed", RESULTS, "4 m failed", RESULTS, "4 m failed"],
+    ),
+    "the limit": (["4 m", Finish("length")], ["4 m", "4 m", "4 m", "4 m", RESULTS, f"4 m\n\n{RESULTS}"]),
+    "the limit at once": ([Finish("length")], ["", *[RESULTS] * 5]),
+}
+"""What the last pass writes after a call of `echo`, and the answers of all kinds of turns."""
+TAGGED: dict[str, tuple[Sequence[Any], list[str]]] = {
+    "deliverable": ([deliverable("4 m. TASK_DONE")], ["4 m."] * 3),
+    "thoughts": (["<deep_thinking>Hm.</deep_thinking>"], [RESULTS] * 3),
+    "thoughts of another role": (["<shallow_thinking>Hm.</shallow_thinking>"], [RESULTS] * 3),
+    "unterminated thoughts": (["<deep_thinking>Hm."], [RESULTS] * 3),
+    "unterminated thoughts and an answer": (["<deep_thinking>Hm. <final_output>4 m</final_output>"], ["4 m"] * 3),
+    "unterminated answer": (["<deliverable><final_output>4 m"], ["4 m"] * 3),
+    "unterminated part": (["<deliverable><key_points>Hm.\n<final_output>4 m"], ["4 m"] * 3),
+    "a failure after text": (["<deliverable><final_output>4 m", FAILED], ["4 m failed"] * 3),
+    "a failure after thoughts": (["<deep_thinking>Hm.", FAILED], [RESULTS] * 3),
+    "a call after thoughts": ([f"<deep_thinking>Hm. {ADD}"], [RESULTS] * 3),
+    "a call after text": ([f"<final_output>4 m {ADD}"], ["4 m"] * 3),
+    "calls as text": (["echo(text='sea')\n**add(a=1, b=1)**"], ["echo(text='sea')\n**add(a=1, b=1)**"] * 2 + [RESULTS]),
+}
+"""The same for those that write tags, and `step`."""
+
+
+def last_turn(kind: str, last: Sequence[Any]) -> Turn:
+    thoughts = "<deep_thinking>A.</deep_thinking>"
+    passes: dict[str, list[list[Any]]] = {
+        "mono": [[CALL, last]],
+        "reason": [[f"Let me look. {CALL}", thoughts, thoughts, last]],
+        "dual": [[GO, "TASK_DONE"], [f"Let me look. {CALL}", "", last]],
+        "step": [['echo(text="sea")', "ready()", last]],
+        "assisted": [[last]],
+        "probe": [[last]],
+    }
+    players = [Player(*one) for one in passes[kind]]
+    if kind in STRATEGIES:
+        return turn_with(cast("StrategyName", kind), players)
+    assistance = Assistance(kind == "assisted", name="echo", params={"text": "sea"}, calls_after_miss=kind == "probe")
+    strategy = find_strategy("mono", assistance)
+    return turn_of(players[0], registry_of(reading, add), strategy=strategy, assistance=assistance)
+
+
+@pytest.mark.parametrize(
+    ("kind", "last", "expected"),
+    [
+        pytest.param(kind, last, answer, id=f"{kind}: {name}")
+        for kinds, table in ((KINDS, LAST), (("reason", "dual", "step"), TAGGED))
+        for name, (last, answers) in table.items()
+        for kind, answer in zip(kinds, answers, strict=True)
+    ],
+)
+async def test_known_results_are_the_answer_if_the_last_pass_gives_none(
+    kind: str, last: Sequence[Any], expected: str
+) -> None:
+    events = await read(last_turn(kind, last))
+    answer = "".join(event.text for event in events if isinstance(event, Token))
+    thoughts = "".join(event.text for event in events if isinstance(event, Thinking))
+    assert f"{answer}{' failed' if isinstance(events[-1], Error) else ''}".strip() == expected
+    assert (answer + thoughts).count("Hm.") == str(last).count("Hm.")
+    assert "<" not in answer + thoughts
+    is_replaced = FAILED in last and isinstance(events[-1], Done)
+    assert [event.code for event in events if isinstance(event, Notice)] == ["fallback"] * is_replaced
+
+
 ACTOR_WORKS = [f"<action>{CALL}", "sea", "sea", "sea", "sea"]
-GO = "<instruction>Ask.</instruction>"
 SLOW = ["<deep_thinking>", *[item for n in range(100) for item in ("Hm. ", 5.0)]]
 OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
 
@@ -369,6 +469,69 @@ async def test_an_added_message_is_read_in_the_next_round() -> None:
     events = short(await read(turn, steer))
     assert {"steered": "In feet!"} in events
     assert any(message.role == "user" and message.content == "In feet!" for message in player.requests[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "instruction"),
+    [
+        (f"{CALL}<deep_thinking>Plan.</deep_thinking><instruction>Ask echo.</instruction>", "Ask echo."),
+        (f"<deep_thinking>Plan. {CALL}</deep_thinking><instruction>Ask echo.</instruction>", "Ask echo."),
+        (f"<instruction>Ask {CALL} for the <input>sea</input></instruction>", "Ask  for the\n\nsea"),
+        ("<deep_thinking>Plan. <instruction>Ask echo.</instruction>", "Ask echo."),
+        ("<deep_thinking>Plan.\n<instruction>Ask echo.\n<input>sea", "Ask echo.\n\nsea"),
+        ("<action>Ask echo.</action>", "Ask echo."),
+        (f"<action>{CALL}</action>", 'echo {"text": "sea"}'),
+        (deliverable("Say 4 m."), "Say 4 m."),
+    ],
+)
+async def test_an_instruction_reaches_the_actor_without_tags_and_despite_a_call(text: str, instruction: str) -> None:
+    for size in (1, 7, 1000):
+        thinker = Player([text[at : at + size] for at in range(0, len(text), size)], "TASK_DONE")
+        actor = Player("sea", deliverable("4 m"), deliverable("4 m"))
+        events = await read(turn_with("dual", [thinker, actor]))
+        assert [event.text for event in events if isinstance(event, Round)][1] == instruction
+        assert actor.requests[0][-1].content.endswith(f"\n\n{instruction}")
+        assert not any("<" in event.text for event in events if isinstance(event, Thinking))
+        errors = [event.code for event in events if isinstance(event, SpecialistError)]
+        assert errors == ["denied"] * text.count("SPECIALIST_REQUEST")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "answer", "codes"),
+    [
+        ([f"{CALL}<unsupported>The 4.</unsupported>"], "It says sea.", []),
+        ([FAILED], "4 m [1]", ["fallback"]),
+    ],
+)
+async def test_a_critic_that_calls_is_heard_and_one_that_fails_is_missed(
+    verdict: Sequence[Any], answer: str, codes: list[str]
+) -> None:
+    thinker = Player(GO, "TASK_DONE", verdict)
+    actor = Player(f"<action>{CALL}", "", deliverable("4 m [1]"), deliverable("It says sea."))
+    events = await read(turn_with("dual", [thinker, actor], critic=True))
+    assert "".join(event.text for event in events if isinstance(event, Token)) == answer
+    assert [event.code for event in events if isinstance(event, Notice)] == codes
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "answer"),
+    [
+        (deliverable("Draft."), deliverable("4 m"), "Draft.\n\n4 m"),
+        (deliverable("Draft.") + " Let me check. ", deliverable("4 m"), "Draft.\n\n4 m"),
+        (deliverable("Draft."), "That is right.", "Draft."),
+        ("<deliverable><final_output>Draft.", deliverable("4 m"), "Draft.\n\n4 m"),
+        ("<deliverable><final_output>Draft:", " 4 m</final_output>", "Draft: 4 m"),
+        ("<deliverable>Draft.</deliverable>", deliverable("4 m"), "4 m"),
+        (deliverable("4 m") + "x" * 300, "never read", "4 m"),
+    ],
+)
+async def test_a_call_after_a_deliverable_leads_to_a_revised_one(first: str, second: str, answer: str) -> None:
+    for size in (1, 7, 1000):
+        text = first + CALL
+        turn = turn_with("reason", [Player([text[at : at + size] for at in range(0, len(text), size)], second)])
+        events = short(await read(turn))
+        assert (events[-1]["text"], events[-1]["done"]) == (answer, "deliverable"), size
+        assert (RESULT in events) == (second != "never read")
 
 
 async def test_a_message_in_the_middle_of_a_plan_is_read_before_the_actor_works() -> None:

@@ -128,7 +128,7 @@ def test_why_a_turn_ended(passes: list[list[Item]], reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "passes", [[[]], [[""]], [[" \n"]], [[Thinking("Hm.")]], [[ECHO], [""]], [[ECHO, " x"], [Thinking("Hm.")]]]
+    "passes", [[[]], [[""]], [[" \n"]], [[Thinking("Hm.")]], [["SPECIALIST_REQUEST[breaks]"], [""]]]
 )
 def test_an_empty_answer_is_a_failure(passes: list[list[Item]]) -> None:
     assert played(*passes)[0][-1] == {"failed": "model_failed"}
