@@ -125,11 +125,13 @@ class StoreError(BrainError):
     Args:
         message: A sentence for clients, without paths and texts of the database.
         detail: What happened, for the log and the operator.
+        may_pass: Whether the same may succeed later, such as after a full disk.
     """
 
-    def __init__(self, message: str, detail: str = "") -> None:
+    def __init__(self, message: str, detail: str = "", *, may_pass: bool = False) -> None:
         super().__init__(f"{message} ({detail})" if detail else message)
         self.message = message
+        self.may_pass = may_pass
 
 
 class Refused(BrainError):

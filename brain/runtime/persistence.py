@@ -24,6 +24,8 @@ ENDING_SECONDS = 10.0
 RETRY_SECONDS = 0.01
 """Time between two tries to begin, while a turn of another process has just begun and cannot be found yet."""
 
+STORED_LATER = "Brain stores this answer as soon as that is possible."
+
 Key = tuple[str, str]
 TaskEnd = Callable[[Exchange], RunEnd | ReportEnd | None]
 """Returns the end of a run of a task, or of a report on tasks, from the finished exchange."""
@@ -58,13 +60,18 @@ class ExchangeLease:
         return self.history.user, self.history.id
 
     async def store(self, exchange: Exchange) -> str | None:
-        """Store the finished exchange. Return an error message for people, or None."""
+        """Store the finished exchange. Return an error message for people, or None.
+
+        The answer of a task, for which nobody waits, is stored when this returns, even if that takes long.
+        """
         try:
             await self._store.end(self.history, exchange, None if self.task_end is None else self.task_end(exchange))
         except StoreError as error:
             log.error("conversation %s: an answer was not stored: %s", self.history.id, error)  # noqa: TRY400
             self.is_stored = True
-            return error.message
+            if exchange.source == "task":
+                await self._store.wait_written(self.history)
+            return f"{error.message} {STORED_LATER}" if error.may_pass else error.message
         self.is_stored = True
         return None
 

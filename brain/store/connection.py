@@ -38,6 +38,8 @@ SENTENCES = {
     sqlite3.SQLITE_TOOBIG: "This is too large to store.",
 }
 """For users, without the path of the file."""
+UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+"""The file cannot be written now."""
 REMEDIES = {
     sqlite3.SQLITE_FULL: "is on a full disk; free some space",
     sqlite3.SQLITE_READONLY: "cannot be written; check its owner and permissions",
@@ -142,8 +144,11 @@ def as_store_errors() -> Iterator[None]:
     except sqlite3.ProgrammingError:
         raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        sentence = SENTENCES.get(code_of(error), "The database cannot be used.")
-        raise StoreError(sentence, getattr(error, "sqlite_errorname", type(error).__name__)) from None
+        code = code_of(error)
+        sentence = SENTENCES.get(code, "The database cannot be used.")
+        detail = getattr(error, "sqlite_errorname", type(error).__name__)
+        may_pass = code in (*UNWRITABLE, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        raise StoreError(sentence, detail, may_pass=may_pass) from None
 
 
 def code_of(error: sqlite3.Error | UnicodeDecodeError) -> int:

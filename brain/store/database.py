@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
 from brain.store import connection
-from brain.store.connection import DAMAGE, MIB, REMEDIES, SENTENCES, as_store_errors, code_of, transaction
+from brain.store.connection import DAMAGE, MIB, REMEDIES, SENTENCES, UNWRITABLE, as_store_errors, code_of, transaction
 
 MIN_FREE_BYTES = MIB
 """With less free space on its disk, a file counts as full."""
@@ -35,7 +35,6 @@ MAX_GROUP = 64
 MAX_READS = 2
 """Maximum number of waiting reads per user."""
 
-_UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 _WRITES, _READS, _SEARCHES = range(3)
 
 T = TypeVar("T")
@@ -266,7 +265,7 @@ class Database:
             if code in DAMAGE and not self._is_damaged:
                 self._is_damaged = True
                 log.error("%s %s", self.path, REMEDIES[sqlite3.SQLITE_CORRUPT])  # noqa: TRY400
-            elif writes and code in _UNWRITABLE and not self._is_unwritable:
+            elif writes and code in UNWRITABLE and not self._is_unwritable:
                 self._is_unwritable = True
                 log.error("%s %s", self.path, REMEDIES[code])  # noqa: TRY400
             raise

@@ -1,19 +1,35 @@
-"""Renews the leases of the turns that run in this process every few seconds."""
+"""Renews the leases of the turns that run in this process, and writes again what could not be written at their end."""
 
 import asyncio
 import logging
 import secrets
+import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from brain.errors import StoreError
-from brain.store import turns
+from brain.messages import Exchange, History
+from brain.store import rows, turns
+from brain.store.connection import MIB
 from brain.store.database import Database
 from brain.store.turns import Lease
 
 PROLONG_SECONDS = 2.0
+MAX_UNWRITTEN_BYTES = 64 * MIB
+"""Size limit of the answers that wait to be written. Over it, the oldest are lost."""
 
 log = logging.getLogger("brain")
+
+
+class _Unwritten(NamedTuple):
+    """The end of a turn that could not be written, such as on a full disk."""
+
+    history: History
+    write: Callable[[sqlite3.Connection], None]
+    size: int
+    is_over: asyncio.Event
 
 
 class Leases:
@@ -30,6 +46,7 @@ class Leases:
     def __init__(self, database: Database, now: Callable[[], int]) -> None:
         self._database = database
         self._now = now
+        self._unwritten: dict[int, _Unwritten] = {}  # by the key of the exchange
         self.owner = secrets.token_hex(8)
         self.keys: set[int] = set()
 
@@ -39,14 +56,81 @@ class Leases:
         return Lease(self.owner, self._now(), frozenset(self.keys))
 
     async def prolong_forever(self) -> None:
-        """Renew the leases, and shorten those that are too long."""
+        """Renew the leases, and shorten those that are too long. Write what could not be written."""
         while True:
             await asyncio.sleep(PROLONG_SECONDS)
-            lease = self.lease
+            with suppress(StoreError):  # was logged
+                await self.write_again()
             try:
                 self._database.check_place()
+                lease = self.lease
                 is_too_long = await self._database.read(partial(turns.any_too_long, lease=lease))
                 if lease.running or is_too_long:
                     await self._database.write(partial(turns.prolong, lease=lease), durable=False)
             except StoreError as error:
                 log.warning("the leases of running turns cannot be renewed: %s", error)
+
+    async def end(
+        self, history: History, write: Callable[[sqlite3.Connection], None], answer: Exchange | None = None
+    ) -> None:
+        """End the lease of an exchange with a write that may be repeated. If it fails for now, it is done later.
+
+        Args:
+            answer: what the write holds in memory.
+
+        Raises:
+            StoreError: it failed.
+        """
+        self.keys.discard(history.key)
+        try:
+            await self._database.write(write)
+        except StoreError as error:
+            if error.may_pass:
+                size = len(rows.encode(answer))
+                self._unwritten[history.key] = _Unwritten(history, write, size, asyncio.Event())
+                self._limit_unwritten()
+            raise
+        self._forget(history.key)
+
+    async def write_again(self, conversation: tuple[str, str] | None = None) -> None:
+        """Write what could not be written, of all conversations or of one, by its user and ID.
+
+        Raises:
+            StoreError: it still fails.
+        """
+        for key, one in tuple(self._unwritten.items()):
+            if conversation not in (None, (one.history.user, one.history.id)):
+                continue
+            try:
+                await self._database.write(one.write)
+            except StoreError as error:
+                if error.may_pass:
+                    raise
+                log.error("conversation %s: an answer is lost: %s", one.history.id, error)  # noqa: TRY400
+            else:
+                log.info("conversation %s: an answer is stored after all", one.history.id)
+            self._forget(key)
+
+    async def wait_written(self, history: History) -> None:
+        """Wait until the end of an exchange is written, or lost."""
+        if (one := self._unwritten.get(history.key)) is not None:
+            await one.is_over.wait()
+
+    async def close(self) -> None:
+        """Write the rest for the last time."""
+        try:
+            await self.write_again()
+        except StoreError as error:
+            log.error("%d answers are lost: %s", len(self._unwritten), error)  # noqa: TRY400
+        for key in tuple(self._unwritten):
+            self._forget(key)
+
+    def _limit_unwritten(self) -> None:
+        while sum(one.size for one in self._unwritten.values()) > MAX_UNWRITTEN_BYTES:
+            oldest = next(iter(self._unwritten.values())).history
+            log.error("conversation %s: an answer is lost, because too many wait to be stored", oldest.id)
+            self._forget(oldest.key)
+
+    def _forget(self, key: int) -> None:
+        if (one := self._unwritten.pop(key, None)) is not None:
+            one.is_over.set()

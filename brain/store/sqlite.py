@@ -110,6 +110,7 @@ class SQLite:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._dropping)
+        await self._leases.close()
         if self._tasks and self._database.path is not None:
             await self._vacuum.sweep(CLOSING_SECONDS)
         self._tasks.clear()
@@ -178,6 +179,7 @@ class SQLite:
                 tasks.check_untold(db, user, conversation_id)
             return begin(db)
 
+        await self._leases.write_again((user, conversation_id))  # the end of the last turn there
         beginning = self._database.submit(work, durable=False)
         try:
             history, earlier_files = await asyncio.shield(beginning)
@@ -204,12 +206,12 @@ class SQLite:
     async def end(self, history: History, exchange: Exchange, task_end: RunEnd | ReportEnd | None = None) -> None:
         """Write the answer. Without an answer, exchanges that were to be replaced stay.
 
-        It may be called again with a longer answer. The question does not change.
+        It may be called again with a longer answer. The question does not change. An answer that cannot be written now,
+        such as on a full disk, is written later.
 
         Args:
             task_end: the end of a run of a task, or of a report on tasks, for the same transaction.
         """
-        self._leases.keys.discard(history.key)
         question = history.question
         assert question is not None
         ended = msgspec.structs.replace(
@@ -231,7 +233,11 @@ class SQLite:
             elif task_end is not None and existed:
                 tasks.end_report(db, task_end, now)
 
-        await self._database.write(write)
+        await self._leases.end(history, write, ended)
+
+    async def wait_written(self, history: History) -> None:
+        """Wait until an answer that `end` could not write is written, or lost."""
+        await self._leases.wait_written(history)
 
     async def checkpoint(self, history: History, exchange: Exchange) -> None:
         """Write the answer so far, from which a task continues if its process ends."""
@@ -239,8 +245,7 @@ class SQLite:
 
     async def drop(self, history: History) -> None:
         """Delete the question of a turn that did not begin."""
-        self._leases.keys.discard(history.key)
-        await self._database.write(lambda db: exchanges.remove(db, history.key))
+        await self._leases.end(history, lambda db: exchanges.remove(db, history.key))
 
     async def attachments(self, user: str, conversation_id: str) -> list[Attachment]:
         """Return all files of a conversation."""
@@ -313,6 +318,7 @@ class SQLite:
         Raises:
             BadRequest: `busy`, a turn of it is running.
         """
+        await self._leases.write_again((user, conversation_id))
         work = partial(conversations.delete, user=user, conversation_id=conversation_id, lease=self._leases.lease)
         hidden_user = await self._database.write(work)
         if hidden_user is not None:

@@ -17,6 +17,7 @@ from brain.runtime import priority, task_runner
 from brain.runtime.commands import CancelTurn
 from brain.runtime.engine import Engine
 from brain.settings import read
+from brain.store import leases
 from brain.store import tasks as task_rows
 from brain.task import Task
 
@@ -220,6 +221,35 @@ def test_a_run_whose_begin_cannot_be_stored_begins_again() -> None:
             store.set_turn = fail_once  # type: ignore[method-assign,assignment]
             task = await runner.finish(await runner.add())
             assert (task.state, task.run, task.result) == ("succeeded", 1, "Done.")
+
+    asyncio.run(main())
+
+
+def test_a_result_that_finds_no_space_is_stored_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(leases, "PROLONG_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with running() as runner:
+
+            async def limit(pages: int) -> None:
+                work = lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()  # noqa: E731
+                await runner.engine.store._database.run_outside(work)
+
+            release = asyncio.Event()
+            text = " ".join(map(str, range(10_000)))
+            player = runner.play([release, text])
+            task = await runner.wait_for(await runner.add(), lambda one: bool(one.turn_id))
+            await limit(1)
+            release.set()
+            async with asyncio.timeout(SECONDS):
+                while "an answer was not stored" not in caplog.text:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await limit(1_000_000)
+            task = await runner.finish(task)
+            assert (task.state, task.run, task.attempt, task.result) == ("succeeded", 1, 1, text)
+            assert len(player.requests) == 1
 
     asyncio.run(main())
 

@@ -312,7 +312,8 @@ def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tm
 
         release = asyncio.Event()
         server.play(Player(["So ", release, prose(300_000)]))
-        turn = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
+        begun = client.post("/v1/turns", json={"message": "hi"}).json()
+        turn, conversation = begun["turn_id"], begun["conversation_id"]
         limit(1)
         assert client.post("/v1/turns", json={"message": "x" * 100_000}).status_code == 503
         assert client.get("/readyz").status_code == 503
@@ -320,8 +321,13 @@ def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tm
         events = client.get(f"/v1/turns/{turn}/events").text
         assert '"code":"unkept"' in events
         assert "event: done" in events
+        more = {"message": "more", "conversation_id": conversation}
+        assert problem(client.post("/v1/turns", json=more)) == (503, "unavailable", None)
         limit(1_000_000)
         assert client.get("/readyz").status_code == 200
+        assert client.post("/v1/turns", json=more).status_code == 201
+        first = client.get(f"/v1/conversations/{conversation}").json()["messages"][1]
+        assert (first["state"], len(str(first))) > ("complete", 300_000)
 
 
 # Inside another application

@@ -7,8 +7,8 @@ import logging
 import sqlite3
 import stat
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -222,24 +222,81 @@ async def test_damage_that_shows_later_is_logged_once(path: Path, caplog: pytest
     assert len([line for line in caplog.messages if line.startswith(f"{path} is damaged; restore a backup")]) == 1
 
 
-async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def limit(pages: int) -> Callable[[sqlite3.Connection], None]:
-        return lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()
+@asynccontextmanager
+async def full_disk(store: SQLite) -> AsyncIterator[None]:
+    """Let no large write succeed inside the block."""
 
+    async def limit(pages: int) -> None:
+        await store._database.run_outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
+
+    await limit(1)  # no more than there are
+    try:
+        yield
+    finally:
+        await limit(1_000_000)
+
+
+async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with store_at(path) as store:
         history = await store.begin("ada", "c", question("One"), ())
-        await store._database.run_outside(limit(1))  # no more than there are
-        assert await store.find_problem() is None
-        with pytest.raises(StoreError, match="full"):
-            await store.end(history, answer("x" * 500_000))
-        assert await read_turns(store, "ada", "c") == [("One", "", "")]
-        for _ in range(2):
-            assert await store.find_problem() == "The disk is full."
-        await store._database.run_outside(limit(100_000))
+        async with full_disk(store):
+            assert await store.find_problem() is None
+            with pytest.raises(StoreError, match="full"):
+                await store.end(history, answer("x" * 500_000))
+            assert await read_turns(store, "ada", "c") == [("One", "", "")]
+            for _ in range(2):
+                assert await store.find_problem() == "The disk is full."
         assert await store.find_problem() is None
         await store.end(history, answer("1"))
+    async with store_at(path) as store:  # the longer answer, which had to wait, does not replace the newer one
         assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
     assert len([line for line in caplog.messages if "brain.db is on a full disk" in line]) == 1
+
+
+@pytest.mark.parametrize("by", ["the next turn", "time", "deletion", "closing"])
+async def test_an_answer_is_stored_when_the_disk_has_space_again(
+    path: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0 if by == "time" else 1e6)
+    long = "x" * 500_000
+    async with store_at(path, Clock(step=0)) as store:
+        history, other = [await store.begin("ada", name, question("One"), ()) for name in ("c", "d")]
+        async with full_disk(store):
+            with pytest.raises(StoreError, match="full") as caught:
+                await store.end(history, answer(long))
+            assert caught.value.may_pass
+            with pytest.raises(StoreError, match="full"):  # not: busy
+                await store.begin("ada", "c", question("Two", 2), ())
+            await store.end(other, answer("Short."))
+        if by == "the next turn":
+            await add_turn(store, "ada", "c", "Two", "Short.", number=2)
+        elif by == "deletion":
+            assert await store.delete("ada", "c")
+        elif by == "time":
+            async with asyncio.timeout(30):
+                await store.wait_written(history)
+    async with store_at(path) as store:
+        expected = [("One", long, "complete"), *([("Two", "Short.", "complete")] if by == "the next turn" else [])]
+        assert await read_turns(store, "ada", "c") == ([] if by == "deletion" else expected)
+        assert await read_turns(store, "ada", "d") == [("One", "Short.", "complete")]
+
+
+async def test_answers_that_wait_for_space_are_limited(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("brain.store.leases.MAX_UNWRITTEN_BYTES", 1_200_000)
+    async with store_at(path, Clock(step=0)) as store:
+        begun = [await store.begin("ada", f"c{n}", question("One"), ()) for n in range(3)]
+        async with full_disk(store):
+            for history in begun:
+                with pytest.raises(StoreError, match="full"):
+                    await store.end(history, answer("x" * 500_000))
+    assert [line for line in caplog.messages if "an answer is lost" in line] == [
+        "conversation c0: an answer is lost, because too many wait to be stored"
+    ]
+    async with store_at(path) as store:
+        turns = [await read_turns(store, "ada", f"c{n}") for n in range(3)]
+        assert [outcome for ((_, _, outcome),) in turns] == ["interrupted", "complete", "complete"]
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
