@@ -13,6 +13,7 @@ from brain.events import (
     Citation,
     Done,
     Error,
+    ErrorCode,
     Event,
     ModelUsage,
     Round,
@@ -25,6 +26,14 @@ from brain.runtime.run import Run
 
 State = Literal["idle", "processing", "tool_calling", "generating", "complete", "cancelled", "error"]
 Call = SpecialistResult | SpecialistError
+SPOKEN_ERRORS: Mapping[ErrorCode, str] = {
+    "model_unreachable": "The language model cannot be reached. Please try again later.",
+    "model_failed": "The language model failed. Please try again.",
+    "model_context": "This is too long for the language model. Please start a new conversation.",
+    "shutdown": "The assistant is shutting down. Please try again later.",
+    "internal": "Something went wrong. Please try again.",
+}
+"""What happened, in words that can be read aloud to a person."""
 T = TypeVar("T")
 Callback = Callable[[T], Awaitable[None] | None]
 """A function or coroutine function. Its exception stops the turn, and `think` raises it."""
@@ -35,7 +44,8 @@ class Response:
     """The result of one `think`.
 
     Attributes:
-        text: The visible answer. If the turn failed or was cancelled, the text so far.
+        text: The visible answer, or what there is of it. If the turn failed, a sentence at its end tells people what
+            happened.
         calls: The specialist calls with their results or reasons, in the order in which they ended.
         latency_ms: Milliseconds from the call of `think` to the end of the answer.
         tokens: Prompt and answer tokens of all passes.
@@ -132,8 +142,9 @@ class ThinkerRun:
         assert isinstance(last, Done | Error)
         report = run.report()
         results = [call for call in self._calls if isinstance(call, SpecialistResult)]
+        text = "".join(self._texts)
         return Response(
-            text="".join(self._texts),
+            text=f"{text.rstrip()}\n\n{SPOKEN_ERRORS[last.code]}".lstrip() if isinstance(last, Error) else text,
             message_id=report.message_id,
             conversation_id=run.conversation_id,
             citations=[citation for result in results for citation in result.citations],

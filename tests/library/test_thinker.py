@@ -2,16 +2,17 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from turn_helpers import breaks, echo, registry_of, sends, waits
 
 from brain.errors import BadRequest, SettingsError
-from brain.events import ApprovalRequired, SpecialistError, SpecialistResult
-from brain.library.answer import Metrics, Response
+from brain.events import ApprovalRequired, ErrorCode, SpecialistError, SpecialistResult
+from brain.library.answer import SPOKEN_ERRORS, Metrics, Response
 from brain.library.thinker import Session, Thinker
 from brain.messages import Attachment
 from brain.plugins.registry import Registry
@@ -181,7 +182,8 @@ def test_a_failed_model_and_a_failed_call(run: Run) -> None:
     async def work(thinker: Thinker) -> None:
         session = thinker.create_session()
         response = await session.think("Hi")
-        assert (response.text, response.state, session.state) == ("Well, ", "error", "error")
+        said = "Well,\n\nThe language model failed. Please try again."
+        assert (response.text, response.state, session.state) == (said, "error", "error")
         assert response.error is not None
         assert response.error.code == "model_failed"
         (call,) = response.calls
@@ -189,6 +191,21 @@ def test_a_failed_model_and_a_failed_call(run: Run) -> None:
         assert (call.code, "swordfish" in call.reason) == ("failed", False)
 
     run([["SPECIALIST_REQUEST[breaks]"], {"chunks": ["Well, "], "error": "secret dsn"}], work)
+
+
+def test_each_error_has_words_that_a_voice_can_say() -> None:
+    assert SPOKEN_ERRORS.keys() == {*get_args(ErrorCode)}
+    for sentences in SPOKEN_ERRORS.values():
+        assert re.fullmatch(r"([A-Z][a-z]*( [a-z]+)+\.( |$)){2}", sentences)
+
+
+def test_a_model_that_fails_at_once_leaves_a_text(run: Run) -> None:
+    async def work(thinker: Thinker) -> None:
+        tokens: list[str] = []
+        response = await thinker.create_session(on_token=tokens.append).think("Hi", "voice")
+        assert (response.text, tokens) == ("The language model failed. Please try again.", [])
+
+    run([{"chunks": [], "error": "secret dsn"}], work)
 
 
 @pytest.mark.parametrize(("approves", "outcome"), [(True, "sent"), (False, "declined"), (None, "declined")])
