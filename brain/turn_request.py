@@ -97,6 +97,7 @@ class TurnRequest:
         attachments: New files, numbered from 1 in this message. The conversation renumbers them.
         specialists: Names of the specialists that the model may call. None allows all.
         system: Instructions of the client, after those of Brain and the operator.
+        context: Texts that the model reads before the message, by their names: `goal`, `background`, and so on.
         call_seconds: The client's time limit for a call. None means the specialist's.
         now: Time of the request in the user's time zone. None gives the model no time.
         tools: Client tools. A call of one ends the turn, and the client answers it.
@@ -126,6 +127,7 @@ class TurnRequest:
     model: str | None = None
     specialists: frozenset[str] | None = None
     system: str = ""
+    context: tuple[tuple[str, str], ...] = ()
     call_seconds: float | None = None
     now: datetime | None = field(default=None, compare=False)
     tools: tuple[Tool, ...] = ()

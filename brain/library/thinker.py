@@ -4,7 +4,7 @@ Each `think` is one turn of the engine. Brain stores it and remembers it like an
 """
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from brain.messages import Attachment, ChatMessage, ClientSource, chat_messages,
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options
+from brain.protocols.turn_options import parse_context
 from brain.runtime.engine import Engine
 from brain.settings import KEYS, LOCAL_USER, read
 from brain.text import suggest
@@ -153,6 +154,7 @@ class Session:
         source: ClientSource = "chat",
         *,
         attachments: Sequence[Attachment] = (),
+        context: Mapping[str, str] | None = None,
         memory: bool = True,
         barge_in: bool = False,
     ) -> Response:
@@ -160,11 +162,14 @@ class Session:
 
         Args:
             source: How the user wrote the message. A spoken message (`voice`) gets an answer to listen to.
+            context: Texts that the model reads before the message, as data: `goal`, `background`, `knowledge`,
+                `previous_output` and `lessons`.
             memory: Whether to recall facts and memories of the user.
             barge_in: Whether to cancel a running `think` of the same conversation. Otherwise the new one is rejected.
 
         Raises:
-            BadRequest: The message is empty, another turn of the conversation runs, or the thinker is closed.
+            BadRequest: The message is empty, `context` is not valid, another turn of the conversation runs, or the
+                thinker is closed.
         """
         if not isinstance(text, str) or not text.strip():
             raise BadRequest("`text` is empty; write a message.", "text")
@@ -177,6 +182,7 @@ class Session:
             attachments=renumber(tuple(attachments), after=0),
             now=datetime.now(ZoneInfo(self._request.time_zone)),
             source=source,
+            context=parse_context(context),
             memory=memory,
             barge_in=barge_in,
         )

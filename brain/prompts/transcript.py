@@ -234,7 +234,7 @@ def question_text(
     notes: Iterable[str] = (),
     tokens: ControlTokens = ALL_TOKENS,
 ) -> str:
-    """Return the newest message: clock, notes, files, result blocks of automatic calls, and the user's text.
+    """Return the newest message: clock, notes, files, context, result blocks of automatic calls, and the user's text.
 
     Args:
         notes: Recalled facts, and news of background tasks.
@@ -255,4 +255,5 @@ def question_text(
         text = blocks.result_text(text, share, tokens=tokens)
         max_file_bytes -= utf8_size(text)
         parts.append(templates.attachment_text(attachment, text))
+    parts += (templates.context_text(name, text, tokens) for name, text in request.context)
     return "\n\n".join(filter(None, [*parts, *result_blocks, neutralize(request.message, tokens)]))

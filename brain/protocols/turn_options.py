@@ -11,7 +11,7 @@ import msgspec
 
 from brain.events import AssistMode, Limits, StrategyName, SyntaxName
 from brain.messages import ClientSource
-from brain.protocols.bodies import Int64, choose, invalid
+from brain.protocols.bodies import Int64, as_bad_request, choose, invalid
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
 from brain.text import suggest
@@ -20,6 +20,8 @@ from brain.validation import SHOWN_LENGTH, quote_value
 
 DEFAULT_NAME = "brain"
 """Name of the default model in compatible APIs."""
+CONTEXT_LENGTH = 50_000
+"""Characters of one text of the context."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -33,6 +35,16 @@ class LimitsBody(msgspec.Struct, forbid_unknown_fields=True):
     rounds: int | None = None
     steps: int | None = None
     step_seconds: float | None = None
+
+
+class ContextBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Texts that the model reads before the message, as data."""
+
+    goal: str | None = None
+    background: str | None = None
+    knowledge: str | None = None
+    previous_output: str | None = None
+    lessons: str | None = None
 
 
 class SamplingBody(msgspec.Struct):
@@ -100,6 +112,7 @@ def build_request(
     model: str | None = None,
     system: str | None = None,
     source: ClientSource = "chat",
+    context: ContextBody | None = None,
     place: str = "",
     strategy: StrategyName | None = None,
     **more: Any,
@@ -144,6 +157,7 @@ def build_request(
         model=model,
         specialists=None if options.specialists is None else frozenset(options.specialists),
         system=check_length(system, f"{place}system"),
+        context=check_context(context, f"{place}context"),
         call_seconds=options.limits.call_seconds if options.limits else None,
         now=datetime.now(zoneinfo.ZoneInfo(zone)),
         source=source,
@@ -190,6 +204,21 @@ def parse_syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:
         raise invalid("syntax", f"is empty; use one or more of: {', '.join(get_args(SyntaxName))}")
     known = [choose(name, get_args(SyntaxName), f"syntax[{n}]") for n, name in enumerate(names)]
     return tuple(dict.fromkeys(known))
+
+
+def check_context(body: ContextBody | None, place: str) -> tuple[tuple[str, str], ...]:
+    """Return the texts that are not empty, with their names."""
+    values = {} if body is None else msgspec.structs.asdict(body)
+    texts = {name: check_length(text, f"{place}.{name}", CONTEXT_LENGTH) for name, text in values.items()}
+    return tuple((name, text.strip()) for name, text in texts.items() if text.strip())
+
+
+def parse_context(texts: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """Return the texts of a program, as of a body."""
+    try:
+        return check_context(msgspec.convert(texts, ContextBody | None), "context")
+    except msgspec.ValidationError as error:
+        raise as_bad_request(error, ContextBody, "context") from None
 
 
 def check_time_zone(name: str, field: str) -> str:

@@ -16,7 +16,7 @@ from brain.assist.result_answer import ResultText
 from brain.events import Limits, StopReason
 from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.messages import Attachment, Call, Steer
-from brain.prompts import assisted, blocks
+from brain.prompts import assisted, blocks, templates
 from brain.strategies.mono import Mono
 from brain.turn.participant import Participant
 from brain.turn.strategy import Answer, Passes, PassResult, Plan, RunCall, Step
@@ -122,12 +122,14 @@ class Assisted:
             texts = [describe(self._call)]
         elif not found and self._is_small:  # others read the earlier messages with their files
             texts = [one.text for one in _read_files(history.attachments)]
+        context = [templates.context_text(name, text, self._turn.template_tokens) for name, text in request.context]
+        texts += context
         information = assisted.information(texts, assisted.MAX_INFORMATION if self._is_small else BLOCK_BYTES)
         notes = assisted.notes(request, history.recalled, self._turn.template_tokens)
         message = neutralize(request.message, self._turn.template_tokens)
         exchange.question = assisted.question(message, information, notes, is_plain=self._is_plain)
         exchange.parts[:] = [part for part in exchange.parts if isinstance(part, Steer)]  # without the call
-        return "\n".join((request.message, *notes))
+        return "\n".join((request.message, *notes, *context))
 
 
 class Probe(Mono):

@@ -84,7 +84,7 @@ class Step:
             continue_text="",
         )
         self.participants = (self.writer,)
-        self._known = set(_words(turn.request.message))
+        self._known = {word for _, text in (("", turn.request.message), *turn.request.context) for word in _words(text)}
 
     def passes(self) -> Passes:
         """Ask for steps until the model is ready, nothing new comes, or a limit is reached. Then ask for the answer."""

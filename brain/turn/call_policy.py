@@ -74,7 +74,8 @@ class CallPolicy:
         self._calls_by_name: Counter[str] = Counter()
         self._identical_calls: Counter[Hashable] = Counter()
         self._picks = 0  # links and titles of results that calls sent without approval
-        self._has_attachments = bool(history.attachments or request.attachments)
+        has_context = any(name != "goal" for name, _ in request.context)  # nobody knows who wrote the other texts
+        self._has_attachments = bool(history.attachments or request.attachments or has_context)
         self._was_untrusted = (
             self._has_attachments
             or history.untrusted
@@ -213,7 +214,8 @@ class CallPolicy:
             return [json.dumps(specialist.sent_params(params), ensure_ascii=False)]
         if not specialist.sends or not self.is_untrusted or not self._has_read_private_data():
             return ()
-        own = [self._operator, self._request.message, *self.steering]
+        goal = (text for name, text in self._request.context if name == "goal")
+        own = [self._operator, self._request.message, *goal, *self.steering]
         own += [text for exchange in self._earlier for text in exchange.user_messages]
         earlier_calls = [
             call

@@ -208,6 +208,20 @@ def test_a_model_that_fails_at_once_leaves_a_text(run: Run) -> None:
     run([{"chunks": [], "error": "secret dsn"}], work)
 
 
+def test_context_is_read_and_checked(run: Run) -> None:
+    async def work(thinker: Thinker) -> None:
+        session = thinker.create_session()
+        response = await session.think("What next?", context={"goal": "Sail.", "previous_output": "word " * 9_000})
+        assert response.tokens > 10_000
+        wrong: list[tuple[Any, str]] = [({"aim": "a"}, "context.aim"), ({"goal": 1}, "context.goal"), (1, "context")]
+        for context, field in [*wrong, ({"goal": "a" * 50_001}, "context.goal")]:
+            with pytest.raises(BadRequest) as raised:
+                await session.think("Hi", context=context)
+            assert raised.value.field == field
+
+    run([["Sail on."]], work)
+
+
 @pytest.mark.parametrize(("approves", "outcome"), [(True, "sent"), (False, "declined"), (None, "declined")])
 def test_approvals(run: Run, approves: bool | None, outcome: str) -> None:
     names: list[str] = []

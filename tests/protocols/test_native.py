@@ -61,6 +61,7 @@ def test_all_fields() -> None:
         model="ollama:m",
         specialists=frozenset({"ocr", "docs"}),
         system="Be kind.",
+        context=(("goal", "Sail."), ("lessons", "Ask first.")),
         call_seconds=0.5,
         asks_person=True,
         source="voice",
@@ -74,6 +75,7 @@ def test_all_fields() -> None:
         "attachments": [{"name": "a.txt", "type": "text/plain", "text": "ä"},
                         {"name": "b", "type": "application/x", "data": "R0lGODlh"}],
         "limits": {"calls": 2, "calls_per_specialist": 1, "turn_seconds": 30, "call_seconds": 0.5, "rounds": 7},
+        "context": {"lessons": "Ask first.", "goal": "Sail.\n", "knowledge": " ", "background": None},
         "system": "Be kind.", "syntax": ["mention", "bracket", "mention"], "time_zone": "Europe/Berlin",
         "source": "voice", "memory": False, "barge_in": True, "strategy": "dual", "critic": True,
     }  # fmt: skip
@@ -111,6 +113,10 @@ REJECTED: list[tuple[Any, int, str | None]] = [
     *[(body, 400, "message") for body in ({}, {"message": " \n"}, {"prompt": ""}, {"message": 1})],
     ({"message": "a" * 200_001}, 413, "message"),
     ({"message": "a", "prompt": "b"}, 400, "prompt"),
+    ({"message": "a", "context": "Sail."}, 400, "context"),
+    ({"message": "a", "context": {"aim": "Sail."}}, 400, "context.aim"),
+    ({"message": "a", "context": {"goal": ["Sail."]}}, 400, "context.goal"),
+    ({"message": "a", "context": {"previous_output": "a" * 50_001}}, 413, "context.previous_output"),
     *[({"message": "a", "conversation_id": value}, 400, "conversation_id")
       for value in ("", "a/../b", "a\n", "a" * 65)],
     ({"message": "a", "request_id": "ä"}, 400, "request_id"),

@@ -112,6 +112,7 @@ def test_a_model_name_chooses_a_strategy() -> None:
     assert [parse(model=f"brain:{name}")[0].strategy for name in ("mono", "dual")] == ["mono", "dual"]
     found, _, options = parse(model="brain:reason")
     assert (found.model, found.strategy, found.limits.rounds, options.model) == (None, "reason", 20, "brain:reason")
+    assert parse(brain={"context": {"goal": "Sail."}})[0].context == (("goal", "Sail."),)
     found = parse(model="brain:reason", brain={"strategy": "step", "limits": {"steps": 3}})[0]
     assert (found.strategy, found.limits.rounds, found.limits.steps) == ("step", None, 3)
 
@@ -162,6 +163,8 @@ REJECTED: list[tuple[dict[str, Any], int, str]] = [
       for choice in ("required", "any", {"type": "auto", "function": {"name": "a"}})],
     ({"tool_choice": {"type": "function"}}, 400, "tool_choice.function"),
     ({"brain": {"colour": 1}}, 400, "brain.colour"),
+    ({"brain": {"context": {"goal": 1}}}, 400, "brain.context.goal"),
+    ({"brain": {"context": {"goal": "a" * 50_001}}}, 413, "brain.context.goal"),
     ({"brain": {"specialists": ["ocr"]}}, 400, "brain.specialists[0]"),
     ({"a": "x" * 200_000, "b": "x" * 100_000}, 413, "b"),
     ({"conversation_id": "../x"}, 400, "X-Conversation-Id"),

@@ -12,7 +12,15 @@ from brain.messages import Attachment, FileReference
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
 from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, describe_decode_error, invalid, too_large
 from brain.protocols.client_messages import check_length
-from brain.protocols.turn_options import KnownNames, LimitsBody, TurnOptions, build_request, check_id, parse_syntax
+from brain.protocols.turn_options import (
+    ContextBody,
+    KnownNames,
+    LimitsBody,
+    TurnOptions,
+    build_request,
+    check_id,
+    parse_syntax,
+)
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
 from brain.validation import quote_value
@@ -54,6 +62,7 @@ class TurnBody(TurnOptions, forbid_unknown_fields=True):
     attachments: list[AttachmentBody] = msgspec.field(default_factory=list)
     model: str | None = None
     system: str = ""
+    context: ContextBody | None = None
     syntax: list[str] | None = None
     source: str = "chat"
     memory: bool = True
@@ -71,6 +80,7 @@ _FORM_TYPES: Mapping[str, Any] = {
     "specialists": list[str],
     "syntax": list[str],
     "limits": LimitsBody | None,
+    "context": ContextBody | None,
     "attachments": list[AttachmentBody],
 }
 """The form fields that contain JSON. All others are text."""
@@ -145,6 +155,7 @@ def _build_request(
         replaces=check_id(body.replace_from, "replace_from"),
         model=body.model,
         system=body.system,
+        context=body.context,
         syntax=settings.syntax if body.syntax is None else parse_syntax(body.syntax),
         barge_in=body.barge_in,
         asks_person=True,

@@ -79,9 +79,11 @@ def parse(
     messages = parse_messages(body.messages)
     tools, must_call = _parse_tools(body)
     answer_format, format_field = _parse_format(body.response_format)
+    options = body.brain or OptionsBody()
     request = build_request(
-        body.brain or OptionsBody(), user, settings, known,
+        options, user, settings, known,
         place="brain.",
+        context=options.context,
         source="api",
         message=newest_question(messages),
         conversation_id=check_id(conversation_id, "X-Conversation-Id"),

@@ -6,11 +6,13 @@ from typing import Any
 import msgspec
 
 from brain.protocols.bodies import ABSENT, Int64
-from brain.protocols.turn_options import SamplingBody, TurnOptions
+from brain.protocols.turn_options import ContextBody, SamplingBody, TurnOptions
 
 
 class OptionsBody(TurnOptions, forbid_unknown_fields=True):
     """Brain's own options."""
+
+    context: ContextBody | None = None
 
 
 class StreamOptionsBody(msgspec.Struct):
