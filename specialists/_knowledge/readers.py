@@ -1,37 +1,34 @@
 """Read text, HTML, tables, PDF and Office files as parts with headings.
 
-The bytes are untrusted, so this runs in a child process, see `worker`. Office files need the extra `office`.
+The bytes are untrusted, so this runs in a child process, see `worker`.
 """
 
 import asyncio
 import codecs
+import contextlib
 import csv
-import importlib.util
 import io
+import itertools
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from brain import Refused, install_command
 from specialists._kit.html import page_rules, read_markdown
 from specialists._kit.passages import Headings, split_sections
 from specialists._kit.text import guess_encoding
+from specialists._knowledge.office import MAX_COLUMNS, MAX_ROWS, NO_EXCEL, read_office
+from specialists._knowledge.parts import Part, Problem, Source, Unreadable, make_table
 from specialists._pictures import reader
 
-MAX_ROWS = 20_000
-MAX_COLUMNS = 60
-_CELL_LENGTH = 500
+OFFICE_ENDINGS = (".docx", ".xlsx", ".xlsm", ".pptx")
 KINDS = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
     **dict.fromkeys((".txt", ".text", ".log", ".rst", ".org", ".adoc", ".tex"), "text"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".csv", ".tsv"), "table"),
     ".pdf": "pdf",
-    **dict.fromkeys((".docx", ".xlsx", ".xlsm", ".pptx"), "office"),
+    **dict.fromkeys(OFFICE_ENDINGS, "office"),
     **dict.fromkeys((".doc", ".xls", ".ppt"), "old"),
 }
 _KIND_OF_TYPE = {
@@ -43,45 +40,6 @@ _KIND_OF_TYPE = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "office",
     "application/vnd.openxmlformats-officedocument.presentationml.presentation": "office",
 }
-
-
-NO_OFFICE = "Office files cannot be read on this server"
-DAMAGED = "is damaged or has the wrong extension"
-
-
-class Unreadable(Exception):
-    """Why a file cannot be read, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of a file; `place` is `page=3`, `slide=2`, `sheet=Sales` or empty."""
-
-    text: str
-    heading: tuple[str, ...] = ()
-    place: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem with one part of a file; other parts may be readable."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file to read.
-
-    Attributes:
-        language: of scanned pages.
-        announce: called with the CPU seconds that the next step may take.
-    """
-
-    name: str
-    data: bytes
-    language: str = "en"
-    announce: Callable[[float], None] = lambda seconds: None
 
 
 def detect_kind(name: str, media_type: str = "") -> str | None:
@@ -109,29 +67,19 @@ def read_parts(source: Source, kind: str) -> Iterator[Part | Problem]:
     if kind == "pdf" or data.startswith(b"%PDF-"):
         yield from _read_pdf(source)
     elif kind == "office":
-        yield from _read_office(source)
+        if (ending := _ending_of(source.name)) not in OFFICE_ENDINGS:
+            raise Unreadable("has no docx, xlsx or pptx extension")
+        yield from read_office(data, ending)
     elif kind == "html":
         yield from _read_html(data)
     elif kind == "markdown":
         yield from (Part(body, heading) for heading, body in split_sections(decode(data)))
     elif kind == "table":
-        yield Part(_read_csv(decode(data)))
+        yield from _read_csv(decode(data))
     elif kind == "old":
         raise Unreadable("has an old Office format: save it as docx, xlsx or pptx")
     else:
         yield Part(decode(data))
-
-
-def make_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as a Markdown table; the first row is the header."""
-    width = max(map(len, rows), default=0)
-    if not width:
-        return ""
-    lines = []
-    for row in rows:
-        cells = [" ".join(text[: _CELL_LENGTH * 2].split()).replace("|", "\\|")[:_CELL_LENGTH] for text in row]
-        lines.append("| " + " | ".join([*cells, *[""] * (width - len(row))]) + " |")
-    return "\n".join([lines[0], "|" + "---|" * width, *lines[1:]])
 
 
 # text and HTML
@@ -185,18 +133,45 @@ def _read_html(data: bytes) -> Iterator[Part]:
         yield Part(body.strip("\n"), path)
 
 
-def _read_csv(text: str) -> str:
-    delimiter = max(",;\t", key=text[:_SAMPLE].count)
+_DELIMITERS = "\t;|,"
+"""In this order where several fit: a comma may also be in numbers and sentences."""
+_SAMPLE_ROWS = 200
+
+
+def _read_csv(text: str) -> Iterator[Part | Problem]:
+    delimiter, text = _find_delimiter(text)
     rows: list[list[str]] = []
+    columns = 0
     try:
-        for row in csv.reader(io.StringIO(text), delimiter=delimiter):
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
             if any(row):
                 rows.append(row[:MAX_COLUMNS])
+                columns = max(columns, len(row))
             if len(rows) > MAX_ROWS:
+                yield Problem(f"only the first {MAX_ROWS:,} rows were read")
                 break
     except csv.Error:
-        return text
-    return make_table(rows)
+        yield Part(text)
+        return
+    if columns > MAX_COLUMNS:
+        yield Problem(f"only the first {MAX_COLUMNS} of {columns} columns were read")
+    yield Part(make_table(rows[:MAX_ROWS]))
+
+
+def _find_delimiter(text: str) -> tuple[str, str]:
+    """Return the delimiter that gives the most rows the same number of cells, and the text after Excel's `sep=`."""
+    first, _, rest = text.partition("\n")
+    if declared := re.fullmatch(r"sep=(.)\r?", first):
+        return declared[1], rest
+    best = (0.0, ",")
+    for delimiter in _DELIMITERS:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        with contextlib.suppress(csv.Error):
+            widths = Counter(len(row) for row in itertools.islice(reader, _SAMPLE_ROWS) if any(row))
+            width, count = max(widths.items(), key=lambda one: (one[0] > 1, one[1]), default=(0, 0))
+            if width > 1 and count / widths.total() > best[0]:
+                best = (count / widths.total(), delimiter)
+    return best[1], text
 
 
 # PDF
@@ -288,147 +263,8 @@ def _detect_heading(line: str) -> tuple[int, str] | None:
     return None
 
 
-# Office files
-
-MAX_UNPACKED = 200_000_000
-MAX_TREE = 20_000_000
-"""Maximum bytes of a member that is parsed to a tree, which takes about twenty times its size in memory."""
-MAX_RATIO = 100
-"""Maximum ratio of unpacked to packed size for members over `RATIO_FROM`; text has about 10, number sheets 30."""
-RATIO_FROM = 1_000_000
-MAX_MEMBERS = 20_000
-MAX_EMPTY_ROWS = 1_000
-_STREAMED = ("xl/worksheets/", "xl/sharedStrings.xml")
-_PACKAGES = {".docx": "docx", ".xlsx": "openpyxl", ".xlsm": "openpyxl", ".pptx": "pptx"}
-_LEVELS = {"Title": 0, **{f"Heading {level}": level for level in range(1, 10)}}
-
-
-def has_office() -> bool:
-    """Whether the extra `office` is installed."""
-    return all(importlib.util.find_spec(package) for package in _PACKAGES.values())
-
-
 def suggest_packages(problem: str) -> Iterator[str]:
     """Yield the install command for a problem that a missing package causes."""
-    for missing, extra in ((NO_OFFICE, "office"), (reader.MISSING, "ocr")):
+    for missing, extra in ((NO_EXCEL, "office"), (reader.MISSING, "ocr")):
         if missing in problem:
             yield f"{missing}. Try: {install_command(extra)}"
-
-
-def _read_office(source: Source) -> Iterator[Part | Problem]:
-    package = _PACKAGES.get(_ending_of(source.name))
-    if package is None:
-        raise Unreadable("has no docx, xlsx or pptx extension")
-    if importlib.util.find_spec(package) is None:
-        raise Unreadable(NO_OFFICE)
-    if source.data.startswith(b"\xd0\xcf\x11\xe0"):
-        raise Unreadable("is encrypted or in an old Office format: save it as docx, xlsx or pptx without a password")
-    file = io.BytesIO(source.data)
-    try:
-        with zipfile.ZipFile(file) as archive:
-            _check_archive(archive, len(source.data))
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise Unreadable(DAMAGED) from error
-    yield from {"docx": _read_docx, "openpyxl": _read_xlsx, "pptx": _read_pptx}[package](file)
-
-
-def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Reject archives that unpack to too much data. The declared sizes of members are not trusted."""
-    members = archive.infolist()
-    if len(members) > MAX_MEMBERS:
-        raise Unreadable(f"has more than {MAX_MEMBERS:,} parts")
-    if sum(member.compress_size for member in members) > size:
-        raise Unreadable("is damaged: its parts overlap")
-    if sum(member.file_size for member in members) > MAX_UNPACKED:
-        raise Unreadable(f"unpacks to more than {MAX_UNPACKED // 1_000_000} MB")
-    for member in members:
-        is_tree = member.filename.endswith((".xml", ".rels")) and not member.filename.startswith(_STREAMED)
-        if is_tree and member.file_size > MAX_TREE:
-            raise Unreadable(f"has a part that unpacks to more than {MAX_TREE // 1_000_000} MB")
-        if member.file_size > max(RATIO_FROM, MAX_RATIO * member.compress_size):
-            raise Unreadable(f"has a part that unpacks to more than {MAX_RATIO} times its size")
-    if archive.testzip() is not None:  # reads in small pieces, because a member may unpack to more than it declares
-        raise Unreadable("is damaged: the size or checksum of a part is wrong")
-
-
-def _read_docx(file: io.BytesIO) -> Iterator[Part]:
-    import docx
-    from docx.table import Table
-
-    headings, lines = Headings(), list[str]()
-    document = docx.Document(file)
-    names = {style.style_id: style.name or "" for style in document.styles}
-    for block in document.iter_inner_content():
-        if isinstance(block, Table):
-            lines.append(make_table([[cell.text for cell in row.cells[:MAX_COLUMNS]] for row in block.rows]))
-            continue
-        text = block.text.strip()
-        style = names.get(block._p.style or "", "")  # `block.style` searches all styles
-        level = _LEVELS.get(style)
-        if level is not None and text:
-            yield Part("\n\n".join(lines), headings.path)
-            headings.enter(level, text)
-            lines = []
-        elif text:
-            lines.append(f"- {text}" if style.startswith("List") else text)
-    yield Part("\n\n".join(lines), headings.path)
-
-
-def _read_xlsx(file: io.BytesIO) -> Iterator[Part | Problem]:
-    import openpyxl
-
-    book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
-    for sheet in book.worksheets:
-        sheet.reset_dimensions()  # a file may declare wrong ones
-        rows = _read_rows(sheet.iter_rows(values_only=True, max_col=MAX_COLUMNS))
-        if len(rows) > MAX_ROWS:
-            yield Problem(f"only the first {MAX_ROWS:,} rows of the sheet {sheet.title} were read")
-        yield Part(make_table(rows[:MAX_ROWS]), (sheet.title,), f"sheet={sheet.title}")
-
-
-def _read_rows(rows: Iterable[Iterable[Any]]) -> list[list[str]]:
-    """Return up to `MAX_ROWS` + 1 rows that are not empty, until `MAX_EMPTY_ROWS` empty ones follow each other."""
-    found: list[list[str]] = []
-    empty = 0
-    for row in rows:
-        cells = [_show_value(value) for value in row]
-        while cells and not cells[-1]:
-            cells.pop()
-        if cells:
-            found.append(cells)
-        empty = 0 if cells else empty + 1
-        if empty > MAX_EMPTY_ROWS or len(found) > MAX_ROWS:
-            break
-    return found
-
-
-def _show_value(value: Any) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat(" ", "minutes") if value.time().isoformat() != "00:00:00" else value.date().isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    return "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)
-
-
-def _read_pptx(file: io.BytesIO) -> Iterator[Part]:
-    import pptx
-
-    for number, slide in enumerate(pptx.Presentation(file).slides, 1):
-        title = slide.shapes.title
-        heading = " ".join(title.text_frame.text.split()) if title is not None else ""
-        texts = [heading, *(text for text in _read_shapes(slide.shapes) if text != heading)]
-        if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None and frame.text.strip():
-            texts.append(f"Notes: {frame.text.strip()}")
-        yield Part("\n\n".join(filter(None, texts)), (heading,) if heading else (), f"slide={number}")
-
-
-def _read_shapes(shapes: Iterable[Any]) -> Iterator[str]:
-    waiting = [*shapes]
-    while waiting:
-        shape = waiting.pop(0)
-        if hasattr(shape, "shapes"):  # a group
-            waiting = [*shape.shapes, *waiting]
-        elif getattr(shape, "has_table", False):
-            yield make_table([[cell.text for cell in row.cells] for row in shape.table.rows])
-        elif getattr(shape, "has_text_frame", False):
-            yield "\n".join(line for paragraph in shape.text_frame.paragraphs if (line := paragraph.text.strip()))

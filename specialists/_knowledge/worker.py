@@ -19,19 +19,12 @@ from specialists._kit.isolated import IsolatedProcess, Limits, OutOfTime
 from specialists._kit.passages import split_passages
 from specialists._knowledge.folders import FoundFile, Outside, read_content, walk
 from specialists._knowledge.index import Chunk, Damaged, Index, IndexedFile, Root, Unreachable, hash_bytes, hold_lock
-from specialists._knowledge.readers import (
-    DAMAGED,
-    Part,
-    Problem,
-    Source,
-    Unreadable,
-    detect_kind,
-    has_office,
-    read_parts,
-)
+from specialists._knowledge.office import has_excel
+from specialists._knowledge.parts import DAMAGED, Part, Problem, Source, Unreadable
+from specialists._knowledge.readers import detect_kind, read_parts
 from specialists._pictures import reader
 
-READER = 3
+READER = 4
 """Version of the readers; after a change, all files are read again."""
 LOCK_SECONDS = 0.5
 FILE_SECONDS = 20.0
@@ -282,7 +275,7 @@ class Worker:
 def list_abilities(job: Job) -> str:
     """Return the limits and the missing packages; after a change, files with problems are read again."""
     limits = f"{job.max_bytes} {job.max_passages} {job.language}"
-    engines = {"ocr": not reader.find_problem(), "office": has_office()}
+    engines = {"ocr": not reader.find_problem(), "office": has_excel()}
     lacking = [name for name, is_installed in engines.items() if not is_installed]
     return f"{limits} {' '.join(lacking)}"
 

@@ -4,6 +4,7 @@ import asyncio
 import mimetypes
 import resource
 import time
+import zipfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from brain import Attachment, Context, Progress, Specialist
 from brain.messages import EmbeddingCheck
 from brain.net.fetch import Fetch
 from brain.plugins.executor import CallResult, Failure, Outcome, execute, prepare
+from specialists._knowledge.parts import Part, Source
+from specialists._knowledge.readers import detect_kind, read_parts
 
 INVOICE = "Invoice 4711\nTotal 129.50 EUR"
 
@@ -177,3 +180,25 @@ def pdf(drawings: Sequence[str], resources: str, trailing: str, more: Sequence[s
     trailer = f"<< /Size {len(offsets) + 1} /Root 1 0 R {trailing} >>"
     end = f"trailer\n{trailer}\nstartxref\n{len(body)}\n%%EOF\n"
     return f"{body}xref\n0 {len(offsets) + 1}\n0000000000 65535 f \n{table}{end}".encode("ascii")
+
+
+def read_parts_of(name: str, data: bytes) -> list[tuple[str, str, str]]:
+    """Heading path, place and text of each part that has text."""
+    found = [item for item in read_parts(Source(name, data), detect_kind(name) or "") if isinstance(item, Part)]
+    return [(" › ".join(part.heading), part.place, part.text.strip()) for part in found if part.text.strip()]
+
+
+def saved(document: Any) -> bytes:
+    """The bytes of an Office document."""
+    out = BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def zip_of(members: dict[str, bytes]) -> bytes:
+    """A zip archive of these files."""
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
