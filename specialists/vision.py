@@ -132,15 +132,26 @@ async def _analyse(
     if sees_images:
         description = await context.model.describe(bytes(image), build_question(subject))
         return [description.strip() or "The model gave no description.", "", file, *lines]
-    seconds = context.seconds_left - RESERVED_SECONDS
+    return [file, *lines, *await _read_text(context, data, name, page, region), "", ONLY_FACTS]
+
+
+async def _read_text(
+    context: Context, data: bytes, name: str, page: int, region: Sequence[float] | None
+) -> Sequence[str]:
+    """Return the text of an image or page: of a PDF its own, else by OCR."""
     try:
+        if reader.is_pdf(data) and region is None:
+            seconds = context.seconds_left - RESERVED_SECONDS
+            pages = await reader.open_pages(data, name=name, numbers=[page], seconds=seconds)
+            if text := pages.text_layer(page):
+                return ["Text of the file:", text]
+        seconds = context.seconds_left - RESERVED_SECONDS
         reading = await reader.read_page(data, name=name, page=page, region=region, seconds=seconds)
     except Refused as refusal:
-        text = [f"Text: not read ({refusal.reason})"]
-    else:
-        text = [f"Text read by {reading.engine} (confidence {reading.confidence:.0%}):", reading.text]
-        text = text if reading.text else ["Text: none found"]
-    return [file, *lines, *text, "", ONLY_FACTS]
+        return [f"Text: not read ({refusal.reason})"]
+    if not reading.text:
+        return ["Text: none found"]
+    return [f"Text read by {reading.engine} (confidence {reading.confidence:.0%}):", reading.text]
 
 
 def build_question(subject: str) -> str:
