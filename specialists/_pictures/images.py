@@ -220,13 +220,18 @@ def _translate_errors(name: str) -> Iterator[None]:
 
 
 def build_text_layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
-    """Return the text of a page in file order, or laid out if it has a table; None for a damaged page."""
+    """Return the text of a page in file order, or laid out if it has a table, and what forms and notes add to it.
+
+    Returns:
+        None for a damaged page; an empty text for one that only OCR can read.
+    """
     if page is None:
         return None
-    if (page["scanned"] or _is_garbled(page["text"])) and not stamps:
+    if not stamps and (not page["text"].strip() or page["scanned"] or _is_garbled(page["text"])):
         return ""
     laid = lay_out(join_pieces([Piece(run[0].strip(), *run[1:]) for run in page["pieces"]]))
-    return laid if RULE in laid else "\n".join(line.rstrip() for line in page["text"].splitlines()).strip()
+    text = laid if RULE in laid else "\n".join(line.rstrip() for line in page["text"].splitlines()).strip()
+    return "\n\n".join(filter(None, [text, "\n".join(page["added"])]))
 
 
 def _is_garbled(text: str) -> bool:

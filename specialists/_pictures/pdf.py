@@ -13,6 +13,9 @@ MAX_PIXELS = 12_000_000
 MAX_TEXT = 50_000
 """Characters per page."""
 MAX_PICTURES = 2000
+MAX_ANNOTATIONS = 2000
+MAX_NOTE = 20_000
+"""Maximum length of a note or of the value of a form field, in characters."""
 MAX_WORDS = 10_000
 MAX_STAMP = 200
 """Maximum length of the text that a scanner or a clerk adds to a scanned page, in characters."""
@@ -34,8 +37,8 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
 
     Args:
         words: `text` and page numbers, or `image` and one page number. For `text`, report for each page the text, its
-            pieces with positions, and whether the page is a scan with a stamp; None for a damaged page. For `image`,
-            return width, height and stride, with RGB pixels.
+            pieces with positions, what forms and notes add, and whether the page is a scan with a stamp; None for a
+            damaged page. For `image`, return width, height and stride, with RGB pixels.
     """
     import pypdfium2
 
@@ -48,6 +51,7 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
         report("encrypted")
         return "end", b""
     with contextlib.closing(pdf):
+        pdf.init_forms()  # before pages are opened, or they are drawn without the values of forms
         report(len(pdf))
         if kind == "image":
             with contextlib.suppress(pypdfium2.PdfiumError):
@@ -68,9 +72,61 @@ def _read_page(pdf: Any, number: int) -> dict[str, Any] | None:
         found = [] if page.get_rotation() or layer.count_chars() > MAX_TEXT else _group_words(_list_glyphs(layer))
         pieces = _build_pieces(found, page.get_height()) if len(found) <= MAX_WORDS else []
         text = _join_lines(found) if found else str(layer.get_text_bounded())[:MAX_TEXT].replace(_HYPHEN, "-\n")
-        return {"text": text, "pieces": pieces, "scanned": len(text) < MAX_STAMP and _is_picture(page)}
+        scanned = len(text) < MAX_STAMP and _is_picture(page)
+        return {"text": text, "pieces": pieces, "added": _read_annotations(pdf, page, number), "scanned": scanned}
     except pypdfium2.PdfiumError:
         return None
+
+
+def _read_annotations(pdf: Any, page: Any, index: int) -> list[str]:
+    """Return the values of form fields and the notes of a page, which its text layer lacks; and what cannot be read."""
+    import pypdfium2.raw as pdfium
+
+    found = []
+    for number in range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_ANNOTATIONS)):
+        annotation = pdfium.FPDFPage_GetAnnot(page, number)
+        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        if kind == pdfium.FPDF_ANNOT_WIDGET and pdf.formenv:
+            found.append(_read_field(pdf.formenv, annotation))
+        elif kind not in (pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP, pdfium.FPDF_ANNOT_WIDGET):
+            text, author = (_get_text(pdfium.FPDFAnnot_GetStringValue, annotation, key) for key in (b"Contents", b"T"))
+            label = "Text" if kind == pdfium.FPDF_ANNOT_FREETEXT else f"Note by {author}" if author else "Note"
+            found.append(f"{label}: {text}" if text else "")
+        pdfium.FPDFPage_CloseAnnot(annotation)
+    if index == 0:
+        if pdf.get_formtype() in (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND):
+            found.append("(not read: a form in the format XFA)")
+        if files := pdf.count_attachments():
+            found.append(f"(not read: {files} attached {'file' if files == 1 else 'files'})")
+    return [*dict.fromkeys(filter(None, found))]
+
+
+def _read_field(form: Any, annotation: Any) -> str:
+    """Return name and value of a form field; empty for one that holds nothing."""
+    import pypdfium2.raw as pdfium
+
+    name = _get_text(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation)
+    name = name or _get_text(pdfium.FPDFAnnot_GetFormFieldName, form, annotation)
+    kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
+    if kind == pdfium.FPDF_FORMFIELD_CHECKBOX:
+        return f"{name}: {'☒' if pdfium.FPDFAnnot_IsChecked(form, annotation) else '☐'}"
+    if kind == pdfium.FPDF_FORMFIELD_RADIOBUTTON:
+        is_chosen = pdfium.FPDFAnnot_IsChecked(form, annotation)
+        return f"{name}: {_get_text(pdfium.FPDFAnnot_GetFormFieldExportValue, form, annotation)}" if is_chosen else ""
+    value = _get_text(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)
+    return f"{name}: {value}" if value and kind != pdfium.FPDF_FORMFIELD_PUSHBUTTON else ""
+
+
+def _get_text(function: Any, *arguments: Any) -> str:
+    """Call a function of PDFium that fills a buffer with UTF-16; return one line."""
+    import pypdfium2.raw as pdfium
+
+    size = function(*arguments, None, 0)
+    if size > 2 * MAX_NOTE:
+        return f"(not read: {size // 2} characters)"
+    buffer = (pdfium.FPDF_WCHAR * (size // 2))()
+    function(*arguments, buffer, size)
+    return " ".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
 
 
 class Glyph(NamedTuple):

@@ -172,8 +172,13 @@ def pdf(drawings: Sequence[str], resources: str, trailing: str, more: Sequence[s
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 100] /Contents {5 + 2 * n} 0 R /Resources {resources} >>"
         )
         objects.append(f"<< /Length {len(drawing)} >>\nstream\n{drawing}\nendstream")
+    return pdf_of([*objects, *more], trailing)
+
+
+def pdf_of(objects: Sequence[str], trailing: str = "") -> bytes:
+    """Return a PDF with these objects, numbered from 1; the first one is its catalog."""
     body, offsets = "%PDF-1.4\n", []
-    for number, content in enumerate([*objects, *more], 1):
+    for number, content in enumerate(objects, 1):
         offsets.append(len(body))
         body += f"{number} 0 obj\n{content}\nendobj\n"
     table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, refusal, text_pdf, written
+from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, pdf_of, refusal, text_pdf, written
 from specialist_calls import pdf as make_pdf
 
 from brain import Progress, Registry, install_command
@@ -276,6 +276,41 @@ def test_uses_the_text_layer_without_enhance() -> None:
         "📄 OCR EXTRACTED TEXT from 'document.pdf'\nSource: the PDF's text layer.\n\nHello from the layer"
     )
     assert source("document.pdf", text_pdf("Hello"), enhance=True).startswith("RapidOCR")
+
+
+def filled_form(*, has_text: bool) -> bytes:
+    """A PDF of one page with the values of a form, notes, and a link."""
+    look, place = "/DA (/F1 14 Tf 0 g)", "/Type /Annot /P 4 0 R /F 4 /Rect [20 {} 300 {}]".format
+    annotations = [
+        f"/Subtype /Widget /FT /Tx /T (name) /TU (Full name) /V (Ada Lovelace) {look} {place(40, 65)}",
+        f"/Subtype /Widget /FT /Tx /T (empty) {look} {place(20, 30)}",
+        f"/Subtype /Widget /FT /Btn /T (agree) /V /Yes /AS /Yes /AP << /N << /Yes 5 0 R >> >> {place(2, 4)}",
+        f"/Subtype /Widget /FT /Ch /Ff 131072 /T (town) /V (Bern) /Opt [(Bern) (Basel)] {look} {place(4, 18)}",
+        f"/Subtype /Text /T (Bo) /Contents (Is this\nright?) {place(90, 95)}",
+        f"/Subtype /FreeText /Contents (Approved) {look} {place(70, 90)}",
+        f"/Subtype /Highlight /QuadPoints [20 40 300 40 20 65 300 65] {place(40, 65)}",
+        f"/Subtype /Link /Contents (a link) {place(1, 2)}",
+    ]
+    numbers = " ".join(f"{6 + n} 0 R" for n in range(len(annotations)))
+    drawing = "BT /F1 14 Tf 20 70 Td (Contract) Tj ET" if has_text else ""
+    form = f"/Fields [6 0 R 7 0 R 8 0 R 9 0 R] {look} /DR << /Font << /F1 3 0 R >> >> /NeedAppearances true"
+    return pdf_of(
+        [
+            f"<< /Type /Catalog /Pages 2 0 R /AcroForm << {form} >> >>",
+            "<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+            "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 100] /Contents 5 0 R "
+            f"/Resources << /Font << /F1 3 0 R >> >> /Annots [{numbers}] >>",
+            f"<< /Length {len(drawing)} >>\nstream\n{drawing}\nendstream",
+            *(f"<< {one} >>" for one in annotations),
+        ]
+    )
+
+
+def test_values_of_forms_and_notes_are_in_the_text_and_in_the_picture() -> None:
+    added = "Full name: Ada Lovelace\nagree: ☒\ntown: Bern\nNote by Bo: Is this right?\nText: Approved"
+    assert extract("a.pdf", filled_form(has_text=True)) == f"Contract\n\n{added}"
+    assert "Ada Lovelace" in extract("a.pdf", filled_form(has_text=False))  # by OCR
 
 
 def test_ignores_stamps_and_garbled_text_layers() -> None:
