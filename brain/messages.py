@@ -1,6 +1,7 @@
 """Messages to a model, chunks of its answer, and stored data: calls, exchanges, conversations, facts and memories."""
 
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -791,6 +792,11 @@ class TurnReport:
     def outcome(self) -> str:
         """The error code or the stop reason; the state while the turn runs."""
         return self.error or self.stop_reason or self.state
+
+    @property
+    def calls_by_name(self) -> Mapping[str, int]:
+        """The number of calls of each specialist and client tool."""
+        return Counter(call.name for call in self.calls)
 
 
 def report_answer(exchange: Exchange, conversation_id: str, user: str) -> TurnReport:

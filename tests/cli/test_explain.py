@@ -62,7 +62,8 @@ def test_a_stored_answer_is_a_timeline_with_costs(brain: Brain, monkeypatch: pyt
     brain.use(fill)
     code, out, _ = brain("explain", TURN, "--user", "ada")
     assert code == 0
-    starts = ["Request 1 to small", "wiki", "big continues.", "In short", "Request 2 to big", "web", "In total"]
+    starts = ["Request 1 to small", "wiki {", "  Tea.\n", "big continues.", "In short", "Request 2 to big", "web"]
+    starts += ["(call_limit)", "In total", "wiki × 1, web × 1\n"]
     places = [out.index(start) for start in starts]
     assert places == sorted(places)
     assert ["0.0048" in line for line in out.splitlines() if "Request" in line] == [True, False]
@@ -71,7 +72,9 @@ def test_a_stored_answer_is_a_timeline_with_costs(brain: Brain, monkeypatch: pyt
     assert [one["cost"] for one in report["passes"]] == [0.0048, 0.024]
     assert [one["is_prefill_refused"] for one in report["passes"]] == [True, False]
     assert [(one["code"], one["turn_pass"]) for one in report["notices"]] == [("fallback", 1), ("steered", 1)]
-    assert [(one["name"], one["outcome"]) for one in report["calls"]] == [("wiki", "ok"), ("web", "declined")]
+    calls = [(one["name"], one["outcome"], one.get("result"), one["began_ms"], one["ms"]) for one in report["calls"]]
+    assert calls == [("wiki", "ok", "Tea.", 5, 40), ("web", "declined", None, 950, 1)]
+    assert report["calls_by_name"] == {"wiki": 1, "web": 1}
 
 
 def test_each_failure_has_one_line_and_its_status(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,20 @@ def test_a_turn_runs_without_a_reader(server: Server, client: httpx.Client) -> N
     assert [(call["name"], call["outcome"]) for call in report["calls"]] == [("nap", "ok")]
 
 
+def test_the_report_of_steps_has_their_results_errors_and_times(server: Server, client: httpx.Client) -> None:
+    server.play(Player("nap()", "nobody(x=1)", "ready()", "Rested."))
+    turn_id, url = start(client, strategy="step")
+    events(client, url)
+    for report in (client.get(url).json(), client.get(f"/v1/turns/m{turn_id[1:]}").json()):
+        steps = [(one["n"], one["role"], one["began_ms"] >= 0, one["ms"] >= 0) for one in report["rounds"]]
+        roles = ("planner", "planner", "planner", "writer")
+        assert steps == [(n, role, True, True) for n, role in enumerate(roles, 1)]
+        calls = [(one["round"], one["outcome"], one.get("result"), "reason" in one) for one in report["calls"]]
+        assert calls == [(1, "ok", "Rested.", False), (2, "unknown", None, True)]
+        assert all(one["ms"] >= 0 for one in report["calls"])
+        assert (report["calls_by_name"], report["stop_reason"]) == ({"nap": 1, "nobody": 1}, "ready")
+
+
 @pytest.fixture(scope="module")
 def over(running: Server) -> tuple[str, str, list[Message]]:
     """A turn that has ended: its ID, its URL, its events."""

@@ -14,6 +14,7 @@ from brain.cli.process import DONE, CommandError
 from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms, name_role, text
 from brain.events import SpecialistError
 from brain.messages import Call, PassReport, TurnReport, report_answer, to_answer_id
+from brain.prompts.blocks import block_content
 from brain.protocols.bodies import encode
 from brain.protocols.native.resources import turn_report
 from brain.runtime.archive import find_recording
@@ -23,7 +24,8 @@ from brain.text import escape_invisible
 LAST = "last"
 INDENT = " " * 10
 """The width of a time."""
-MAX_PARAMS_LENGTH = 200
+MAX_LENGTH = 200
+"""Characters of the parameters and of the result of a call."""
 
 Line = tuple[int | None, str]
 """Milliseconds since the start of the turn, if known, and what happened."""
@@ -42,7 +44,7 @@ async def explain(arguments: argparse.Namespace, settings: Settings) -> int:
     conversation_id, exchange = found
     report = report_answer(exchange, conversation_id, user)
     if arguments.json:
-        sys.stdout.buffer.write(encode(turn_report(report, settings.cost)) + b"\n")
+        sys.stdout.buffer.write(encode(turn_report(report, settings.cost, block_content)) + b"\n")
         return DONE
     print(f"{report.turn_id} · {conversation_id} · {report.began.astimezone():%Y-%m-%d %H:%M} · {report.strategy}")
     for ms, line in _timeline(report, settings):
@@ -72,7 +74,8 @@ def _timeline(report: TurnReport, settings: Settings) -> Iterator[Line]:
         yield one.began_ms, f"{title}: {', '.join(_facts(one, settings.cost(one)))}"
         yield from _decisions(report, one.number)
     status = report.passes[-1].status if report.error is not None and report.passes else None
-    yield report.total_ms, (explain_outcome(report.outcome) or text("explainComplete")) + _status(status)
+    ending = explain_outcome(report.outcome) or text("explainComplete")
+    yield report.total_ms, f"{ending} ({report.outcome}){_status(status)}"
     usage = report.usage
     costs = [cost for one in report.passes if (cost := settings.cost(one)) is not None]
     read = [one for one in report.passes if one.prompt_tokens + one.completion_tokens]
@@ -80,6 +83,8 @@ def _timeline(report: TurnReport, settings: Settings) -> Iterator[Line]:
     missing = [text("explainUnpriced", models=", ".join(unpriced))] if costs and unpriced else []
     amounts = _amounts(usage.prompt_tokens, usage.reused_tokens, usage.completion_tokens, is_estimated=usage.estimated)
     yield None, f"{text('explainTotal')}: {', '.join([*amounts, *_cost(sum(costs) if costs else None), *missing])}"
+    if report.calls:
+        yield None, ", ".join(f"{name} × {count}" for name, count in report.calls_by_name.items())
 
 
 def _facts(one: PassReport, cost: float | None) -> Iterator[str]:
@@ -113,6 +118,8 @@ def _decisions(report: TurnReport, number: int) -> Iterator[Line]:
     for call in report.calls:
         if call.turn_pass == number:
             yield call.began_ms, f"  {_describe_call(call)}"
+            if call.outcome == "ok":
+                yield None, f"    {_as_line(block_content(call.name, call.block, failed=False), MAX_LENGTH)}"
     is_ending = number == len(report.passes) and report.error is not None
     if one is not None and one.error is not None and not is_ending:
         yield one.ended_ms, f"  {explain_outcome(one.error)}{_status(one.status)}"
@@ -126,14 +133,13 @@ def _status(status: int | None) -> str:
     return "" if status is None else f" ({text('explainStatus', status=status)})"
 
 
-def _as_line(words: str) -> str:
-    return " ".join(words.split())
+def _as_line(words: str, most: int = sys.maxsize) -> str:
+    line = " ".join(words.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _describe_call(call: Call) -> str:
-    params = json.dumps(call.params, ensure_ascii=False)
-    if len(params) > MAX_PARAMS_LENGTH:
-        params = f"{params[: MAX_PARAMS_LENGTH - 1]}…"
+    params = _as_line(json.dumps(call.params, ensure_ascii=False), MAX_LENGTH)
     facts = [format_ms(call.ms)] if call.ms is not None else []
     facts += [text("chosenByBrain")] if call.by == "assist" else []
     facts += [text("cached")] if call.cached else []

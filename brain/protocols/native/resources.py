@@ -95,7 +95,9 @@ def encode_recall(is_on: bool) -> bytes:
     return encode({"recall": is_on})
 
 
-def turn_report(report: TurnReport, cost: Callable[[PassReport], float | None]) -> dict[str, Any]:
+def turn_report(
+    report: TurnReport, cost: Callable[[PassReport], float | None], block_content: BlockContent
+) -> dict[str, Any]:
     """Return the report of a turn as JSON values.
 
     Args:
@@ -119,6 +121,7 @@ def turn_report(report: TurnReport, cost: Callable[[PassReport], float | None]) 
             "began_ms": call.began_ms,
             "ms": call.ms,
             "outcome": call.outcome,
+            **({"result": block_content(call.name, call.block, False)} if call.outcome == "ok" else {}),
             **({"reason": call.reason} if call.reason else {}),
             "cached": call.cached,
             "approval": call.approval,
@@ -126,6 +129,7 @@ def turn_report(report: TurnReport, cost: Callable[[PassReport], float | None]) 
         }
         for call in report.calls
     ]
+    data["calls_by_name"] = report.calls_by_name
     return data
 
 

@@ -6,6 +6,7 @@ from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
 from brain.messages import TurnReport, report_answer, to_answer_id
+from brain.prompts.blocks import block_content
 from brain.protocols import native
 from brain.protocols.native.resources import turn_report
 from brain.runtime.commands import CancelTurn, Decide, ShowTurn, SteerTurn
@@ -85,4 +86,4 @@ async def _find(request: Request) -> AnyRun:
 
 
 def _report(request: Request, report: TurnReport, status: int = 200) -> Response:
-    return ApiResponse(turn_report(report, engine_of(request).settings.cost), status)
+    return ApiResponse(turn_report(report, engine_of(request).settings.cost, block_content), status)
