@@ -127,10 +127,9 @@ async def test_a_clock_that_is_set_ends_no_turn_of_this_process(store: SQLite, c
     assert [one[2] for one in await read_turns(store, "ada", "c")] == ["complete", "complete"]
 
 
-async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(
-    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0)
+    clock = Clock(step=0)
     async with store_at(path, clock) as owner:
         await owner.begin("ada", "c", question("One"), ())
 
