@@ -14,6 +14,9 @@ BLOCK_EVENTS = 64
 BLOCK_BYTES = 64 * 1024
 """Frames are joined into blocks of up to this number of events or bytes."""
 
+LOST_EVENTS = 100_000_000
+"""More events than a dead process can have sent and not stored. Their numbers are not used again."""
+
 Notify = Callable[[Sequence[Event], bytes], None]
 """Called with the newest events, and with the same events as native frames."""
 Unsubscribe = Callable[[], None]
@@ -138,8 +141,10 @@ class MemoryEventLog:
         return found
 
     def _end_of(self, block: bytes, number: int) -> int:
+        """Return the end of an event in a block that begins before it; numbers after the block may be left out."""
         marker = (self._marker % number).encode()
-        return block.index(marker) + len(marker)
+        position = block.find(marker)
+        return len(block) if position < 0 else position + len(marker)
 
     def events(self, after: int = 0, until: int | None = None) -> list[Event]:
         """See `EventLog.events`."""
@@ -169,9 +174,15 @@ class StoredEventLog(MemoryEventLog):
     __slots__ = ()
 
     def extend(self, frames: Sequence[Frames]) -> None:
-        """Append frames from the store. If frames between are no longer stored, drop all earlier ones."""
+        """Append frames from the store. If frames between are no longer stored, drop all earlier ones.
+
+        Numbers that a dead process may have used are no such frames: the end of its turn is a block of its own.
+        """
         for first, last, data in frames:
-            if first > self.last + 1:
+            if first > self.last + LOST_EVENTS:
+                self._close_block()
+                self._first, self.last = first, first - 1
+            elif first > self.last + 1:
                 self._blocks.clear()
                 self._tail.clear()
                 self.bytes = self._tail_bytes = 0

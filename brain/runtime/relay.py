@@ -13,13 +13,14 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from brain.errors import BadRequest, StoreError
-from brain.events import Error
-from brain.messages import Exchange, TurnReport
+from brain.events import Error, Usage
+from brain.messages import Exchange, TurnReport, to_answer_id
 from brain.protocols.native import FrameEncoder, text_of_tokens
 from brain.runtime import commands
 from brain.runtime.commands import Command, Join, Leave, ShowTurn, StopTurn
-from brain.runtime.event_log import Notify, StoredEventLog, Unsubscribe
+from brain.runtime.event_log import LOST_EVENTS, Notify, StoredEventLog, Unsubscribe
 from brain.runtime.run import REPLAY_SECONDS, Run, check_ended
+from brain.store.rows import moment
 from brain.store.turn_log import Frames, NewTurn, StoredTurn, TurnLog, TurnProgress
 
 WRITE_SECONDS = 0.25
@@ -161,9 +162,12 @@ class RemoteRun:
         await self._wait_until(lambda: self.log.has_ended)
 
     async def catch_up(self, number: int = 0) -> None:
-        """See `AnyRun.catch_up`."""
+        """See `AnyRun.catch_up`. If the owner is dead, this waits for the end of the turn."""
         if number > self.log.last and not self.has_ended:
-            await self.control(ShowTurn())
+            try:
+                await self.control(ShowTurn())
+            except BadRequest:  # no reply
+                await self.wait_ended()
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
                 await self._wait_until(lambda: self.log.has_ended or self.log.last >= self._reached)
@@ -339,7 +343,7 @@ class Relay:
             async with asyncio.timeout(COMMAND_SECONDS):
                 while True:
                     turn = await self._turn_log.find(turn_id)
-                    if turn is None or (turn.ended is not None and not turn.report):
+                    if turn is None:
                         raise _not_found()
                     if turn.ended is not None:
                         report = commands.decode_report(turn.report)
@@ -405,7 +409,7 @@ class Relay:
         for turn_id in news.ended:
             run = self._followed.get(turn_id)
             if run is not None and not run.log.has_ended:
-                run.log.append([Error("shutdown", DELETED, recoverable=True)])
+                run.log.extend([_end(turn_id, run.log.last, Error("shutdown", DELETED, recoverable=True))])
         for key, data in news.answers.items():
             future = self._answers.get(key)
             if future is not None and not future.done():
@@ -446,13 +450,25 @@ class Relay:
         for turn, last in expired:
             log.warning("turn %s is interrupted: the process that ran it ended", turn.id)
             error = Error("shutdown", OWNER_GONE, recoverable=True)
-            data = FrameEncoder(turn.id, last).encode([error])
-            report = ""
-            if turn.report:
-                ended = replace(commands.decode_report(turn.report), state="error", error=error.code)
-                report = commands.encode(ended).decode()
-            await self._turn_log.end_expired(turn, Frames(last + 1, last + 1, data), report)
+            report = commands.decode_report(turn.report) if turn.report else _begun(turn)
+            ended = commands.encode(replace(report, state="error", error=error.code)).decode()
+            await self._turn_log.end_expired(turn, _end(turn.id, last, error), ended)
         await self._turn_log.sweep(REPLAY_SECONDS)
+
+
+def _end(turn_id: str, last: int, error: Error) -> Frames:
+    """Return the end of a turn whose owner may have sent more events than the last stored one."""
+    number = last + LOST_EVENTS + 1
+    return Frames(number, number, FrameEncoder(turn_id, number - 1).encode([error]))
+
+
+def _begun(turn: StoredTurn) -> TurnReport:
+    """Return the report of a turn whose owner stored none."""
+    usage = Usage(0, 0, None, estimated=True)
+    return TurnReport(
+        turn.id, turn.conversation_id, to_answer_id(turn.id), turn.user, "", "", "running", moment(turn.started), 0,
+        None, None, None, usage, (), (),
+    )  # fmt: skip
 
 
 def _not_found() -> BadRequest:

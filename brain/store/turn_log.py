@@ -365,9 +365,13 @@ def forget(db: sqlite3.Connection, user: str, conversation: int | None = None) -
         db.execute(f"DELETE FROM turn WHERE user = ? AND key IN ({keys})", (user, *exchanges.span(conversation)))
 
 
-def forget_all(db: sqlite3.Connection) -> None:
-    """Delete all turns, commands and processes. Requires that no other process has the file open."""
-    for table in ("turn", "turn_command", "process"):
+def expire_all(db: sqlite3.Connection) -> None:
+    """End the leases of all turns, and forget commands and processes. Requires that no other process has the file open.
+
+    The next process that runs turns ends those of the leases, so that clients which reconnect learn of it.
+    """
+    db.execute("UPDATE turn SET until = 0 WHERE ended IS NULL")
+    for table in ("turn_command", "process"):
         db.execute(f"DELETE FROM {table}")
 
 

@@ -249,7 +249,7 @@ def interrupt_all(db: sqlite3.Connection) -> None:
     """Mark all running exchanges as interrupted."""
     for (key,) in db.execute(f"SELECT e.key FROM {exchanges.RUNNING}").fetchall():
         interrupt(db, key)
-    turn_log.forget_all(db)
+    turn_log.expire_all(db)
 
 
 class ConversationBusy(BadRequest):

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Process, brain_served, script, streaming
+from brain_servers import Answer, Event, Process, brain_served, script, streaming
 
 TIMES = 4
 """Requests of each kind, each on a connection of its own, which the system gives to any of the workers."""
@@ -177,3 +178,37 @@ def test_a_killed_process_leaves_all_that_others_have_read(tmp_path: Path) -> No
         found = httpx.get(f"{server.url}/v1/conversations/c1", trust_env=False).json()["messages"][-1]
     stored = "".join(part["text"] for part in found["parts"])
     assert (found["state"], stored[: len(text)]) == ("interrupted", text)
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_reader_of_a_killed_process_learns_that_the_answer_broke(tmp_path: Path, is_alone: bool) -> None:
+    store = f"sqlite:{tmp_path}/brain.db"
+    played = script(tmp_path, {"chunks": ["Once ", "upon ", *["a time "] * 10_000], "delay_ms": 20})
+    env = {"BRAIN_STORE": store, "BRAIN_MODEL": played, "BRAIN_PORT": "0"}
+    with ExitStack() as stack:
+        dying = stack.enter_context(Process("serve", env=env))
+        url = dying.url()
+        other = None if is_alone else stack.enter_context(brain_served(STORE=store))
+        answer = stack.enter_context(streaming(url, until="a time a time", json={"message": "A story"}))
+        dying.process.kill()
+        dying.process.wait(30)
+        other = other or stack.enter_context(brain_served(STORE=store))  # the process starts again
+        turn_id = answer.events[0].data["turn_id"]
+
+        def read(after: int) -> list[Event]:
+            headers = {"Last-Event-ID": f"{turn_id}.{after}"}
+            response = httpx.get(f"{other.url}/v1/turns/{turn_id}/events", headers=headers, timeout=60, trust_env=False)
+            assert response.status_code == 200, response.text
+            return Answer(200, response.headers, [response.content]).events
+
+        clock, other.engine.store._clock = other.engine.store._clock, lambda: clock() + 16  # its lease is over
+        (ending,) = read(after=len(answer.events) + 1_000)  # beyond all that is stored
+        assert (ending.name, ending.data["code"], ending.data["recoverable"]) == ("error", "shutdown", True)
+        sent, stored = {one.id: one.data for one in answer.events}, read(after=0)
+        assert stored[-1] == ending
+        assert ending.id not in sent
+        assert {one.id: one.data for one in stored if one.id in sent}.items() <= sent.items()
+        state = httpx.get(f"{other.url}/v1/turns/{turn_id}", trust_env=False).json()
+        assert (state["state"], state["error"]) == ("error", "shutdown")
+        last = {"Last-Event-ID": ending.id}
+        assert httpx.get(f"{other.url}/v1/turns/{turn_id}/events", headers=last, trust_env=False).status_code == 204

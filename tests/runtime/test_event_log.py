@@ -24,7 +24,7 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.runtime.event_log import MemoryEventLog, StoredEventLog
+from brain.runtime.event_log import LOST_EVENTS, MemoryEventLog, StoredEventLog
 from brain.store.turn_log import Frames
 
 DONE = Done("complete", "m1", "", 0, 1, None, 5)
@@ -111,6 +111,27 @@ def test_every_cut_gives_exactly_the_events_between(size: int) -> None:
             pieces = log.frames(after, until)
             assert b"".join(pieces) == whole[begin:end]
             assert b"" not in pieces
+
+
+@pytest.mark.parametrize("stored", [0, 1, 70, 300])
+def test_the_end_of_a_dead_process_is_beyond_all_that_it_may_have_sent(stored: int) -> None:
+    events = [Token(f"{n} ") for n in range(stored)]
+    log, whole = StoredEventLog("t1"), log_with([*events, DONE])
+    log.extend([Frames(n + 1, n + 1, b"".join(whole.frames(n, n + 1))) for n in range(stored)])
+    number = stored + LOST_EVENTS + 1
+    log.extend(
+        [
+            Frames(
+                number,
+                number,
+                b'event: error\ndata: {"code":"shutdown","message":"","recoverable":true}\nid: t1.%d\n\n' % number,
+            )
+        ]
+    )
+    for after in {0, stored // 2, stored, stored + 1, stored + 1_000, number - 1}:
+        assert log.events(after) == [*events[after:], Error("shutdown", "", recoverable=True)]
+    assert log.events(number) == []
+    assert log.events(0, stored + 1_000) == events
 
 
 @pytest.mark.parametrize("event", EVERY_KIND, ids=lambda event: type(event).__name__)

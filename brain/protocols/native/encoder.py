@@ -61,7 +61,7 @@ _EVENT_TYPES: Mapping[bytes, tuple[type[Event], Mapping[str, None]]] = {
 
 
 class FrameEncoder:
-    """Encodes the events of one turn as frames. IDs count from 1 without gaps; lines end in LF.
+    """Encodes the events of one turn as frames. IDs count without gaps; lines end in LF.
 
     The ID comes last. Some clients store it as soon as they read it. If the connection broke between ID and data,
     they would miss that event when they reconnect.
