@@ -6,6 +6,7 @@ This module has the public names. Importing it has no side effects and reads no 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from brain import dates
 from brain.errors import Refused, RegistrationError
 from brain.events import Citation
 from brain.installation import install_command
@@ -33,6 +34,7 @@ __all__ = [
     "Result",
     "Specialist",
     "Thinker",
+    "dates",
     "install_command",
     "list_specialists",
     "mount",

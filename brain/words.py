@@ -1,4 +1,4 @@
-"""The words of a message in English, German, French and Spanish: content words, days and numbers.
+"""The words of a message in English, German, French and Spanish: content words and numbers.
 
 They are returned as the user wrote them. `brain.memory.terms` folds words instead, to compare texts in any script. All
 functions take text from outside, and their time is linear in its length.
@@ -6,11 +6,9 @@ functions take text from outside, and their time is linear in its length.
 
 import re
 from collections.abc import Collection, Sequence
-from datetime import date, timedelta
 from typing import NamedTuple
 
-MAX_MESSAGE = 2_000
-"""Characters read of a message."""
+from brain.dates import COUNTS, MAX_MESSAGE, WEEKDAYS
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -69,46 +67,7 @@ _TIME_WORDS = word_set(
     "après-midi soir nuit prochain prochaine dernier dernière hoy mañana ayer día días semana semanas fin mes meses "
     "año años hora horas minutos tarde noche mediodía próxima próximo pasado pasada ce esta viene anoche neulich hora"
 )
-_WEEKDAYS = {
-    name: number
-    for names in (
-        "monday tuesday wednesday thursday friday saturday sunday",
-        "montag dienstag mittwoch donnerstag freitag samstag sonntag",
-        "lundi mardi mercredi jeudi vendredi samedi dimanche",
-        "lunes martes miércoles jueves viernes sábado domingo",
-        "mon tue wed thu fri - -",
-        "mondays tues weds thurs fridays saturdays sundays",
-        "montags dienstags mittwochs donnerstags freitags sonnabend sonntags",
-    )
-    for number, name in enumerate(names.split())
-    if name != "-"
-}
-MONTHS = {
-    name: number
-    for names in (
-        "january february march april may june july august september october november december",
-        "januar februar märz april mai juni juli august september oktober november dezember",
-        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-        "jan feb mar apr - jun jul aug sep oct nov dec",
-        "- - - - - - - - sept okt - dez",
-    )
-    for number, name in enumerate(names.split(), 1)
-    if name != "-"
-}
-_COUNTS = {
-    word: number
-    for words in (
-        "one two three four five six seven eight nine ten eleven twelve",
-        "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-        "un deux trois quatre cinq six sept huit - dix onze douze",
-        "uno dos tres cuatro cinco seis siete ocho nueve diez - doce",
-    )
-    for number, word in enumerate(words.split(), 1)
-    if word != "-"
-} | {"a": 1, "an": 1, "eine": 1, "einer": 1, "einem": 1, "une": 1, "una": 1, "un": 1}
-_COUNT = rf"(\d{{1,3}}|{'|'.join(sorted(_COUNTS, key=len, reverse=True))})"
-DATE_WORDS = _TIME_WORDS | _WEEKDAYS.keys()
+DATE_WORDS = _TIME_WORDS | WEEKDAYS.keys()
 
 NAME_PARTS = word_set("of the de la le du des del di da dos van von der den zu")
 """Words within names."""
@@ -220,174 +179,7 @@ def is_name(word: str, text: str) -> bool:
     return word[:1].isupper() and (word.isupper() or first is None or not first[0].endswith(word))
 
 
-# Days
-
-_ISO = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)(?!\d)")
-_DAY_MONTH = re.compile(
-    r"\b(\d{1,2})(?:st|nd|rd|th|er|\.)?\s+(?:of\s+|de\s+)?([a-zäéû]{3,10})\b\.?,?(?:\s+(?:de\s+)?(\d{4}))?"
-)
-_MONTH_DAY = re.compile(r"\b([a-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?\b(?:,?\s+(\d{4}))?(?![:.]\d)")
-_DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})?(?!\d)")
-_MONTH_ALONE = re.compile(r"\b(?:in|im|en|for|this|next|diesen|nächsten|de|since|until|of)\s+([a-zäéû]{3,10})\b")
-_AFTER_TOMORROW = re.compile(r"\bday after tomorrow\b|\bübermorgen\b|\baprès-demain\b|\bpasado mañana\b")
-_TODAY = re.compile(
-    r"\b(?:today|tonight|heute|aujourd['’]hui|hoy|this (?:morning|afternoon|evening)|ce (?:matin|soir)|cet après-midi"
-    r"|esta (?:mañana|tarde|noche)|now|right now)\b"
-)
-_TOMORROW = re.compile(
-    r"\b(?:tomorrow|tmrw|tomorow|demain)\b|(?<!am )(?<!guten )\bmorgen(?:s|abend|früh)?\b|(?<!la )\bmañana\b"
-)
-_YESTERDAY = re.compile(r"\b(?:yesterday|gestern|ayer|anoche|last night|d['’]hier|hier (?:soir|matin))\b")
-_LAST_WEEK = re.compile(r"\b(?:last|past|letzte[rn]?) (?:week|woche)\b|\bsemaine dernière\b|\bsemana pasada\b")
-_NEXT_WEEK = re.compile(
-    r"\b(?:next|coming|following) week\b(?!-?end)|\b(?:nächste|kommende)[rn]? woche\b|\bsemaine prochaine\b"
-    r"|\bpróxima semana\b|\bsemana (?:próxima|que viene)\b"
-)
-_WEEKEND = re.compile(r"\bweek-?end\b|\bwochenende\b|\bfin de semana\b")
-_NEXT_WEEKEND = re.compile(
-    r"\b(?:next|nächste[sn]?|kommende[sn]?) (?:week-?end|wochenende)|\bweek-?end prochain|\bpróximo fin de semana"
-)
-_WEEK = re.compile(r"\bweek\b|\bwoche\b|\bsemaine\b|\bsemana\b")
-_NEXT_MONTH = re.compile(r"\bnext month\b|\bnächsten monat\b|\bmois prochain\b|\bpróximo mes\b|\bmes que viene\b")
-_THIS_MONTH = re.compile(r"\bthis month\b|\bdiesen monat\b|\bce mois\b|\beste mes\b")
-_UNIT_OF_DAYS = r"(days?|tagen?|tage|jours?|días?|weeks?|wochen?|semaines?|semanas?)"
-_FROM_NOW = re.compile(rf"\b(?:in|dans|en|dentro de)\s+{_COUNT}\s+{_UNIT_OF_DAYS}\b")
-_COMING_DAYS = re.compile(
-    rf"\b(?:next|coming|nächsten|kommenden|prochaine?s|próxim[oa]s)\s+{_COUNT}\s+{_UNIT_OF_DAYS}\b"
-    rf"|\b{_COUNT}\s+prochaine?s\s+(jours)\b"
-)
-_PAST_WEEKDAY = word_set("last letzten letzte dernier pasado past")
-_BEFORE_DAYS = word_set("on this next from by until till before after and or since last for every")
-_RANGE = re.compile(
-    r"\b(?:from|between|vom?|zwischen|du|de|entre|del)\s+(?P<first>[^,?!]{1,30}?)\s+"
-    r"(?:to|till|until|and|through|bis|und|au|à|et|al|a|hasta|y)\s+(?P<last>[^,?!]{1,40})"
-    r"|\b(?P<day>[a-zäéá]{3,12})\s*(?:to|till|until|bis|à|a|-|–)\s*(?P<other>[a-zäéá]{3,12})\b"
-)
-"""Two days with a word for a range between them; `from 1 to 7 December`."""
-_DAY_ALONE = re.compile(r"^(?:the\s+)?(\d{1,2})(?:st|nd|rd|th|er|\.)?$")
-
-
-def find_days(message: str, today: date) -> tuple[date, date] | None:
-    """Return the first and last day that a message names, or None. A day without a year is the next one."""
-    text = " ".join(message[:MAX_MESSAGE].lower().split())
-    if dates := [day for found in _ISO.finditer(text) if (day := _make_day(*map(int, found.groups())))]:
-        return min(dates), max(dates)
-    if (spoken := _RANGE.search(text)) and (span := _find_range(spoken, today)):
-        return span
-    if found := _find_date(text, today):
-        return found
-    if _AFTER_TOMORROW.search(text):
-        return (today + timedelta(2),) * 2
-    if _TODAY.search(text):
-        return today, today
-    if coming := _COMING_DAYS.search(text):
-        count, unit = (coming[1], coming[2]) if coming[1] else (coming[3], coming[4])
-        return today, today + timedelta(_count_days(count, unit))
-    if ahead := _FROM_NOW.search(text):
-        return (today + timedelta(_count_days(ahead[1], ahead[2])),) * 2
-    monday = today - timedelta(today.weekday())
-    if weekday := _find_weekday(text, today):
-        return weekday
-    if _TOMORROW.search(text):
-        return (today + timedelta(1),) * 2
-    if _YESTERDAY.search(text):
-        return (today - timedelta(1),) * 2
-    if _WEEKEND.search(text):
-        if _NEXT_WEEKEND.search(text):
-            return monday + timedelta(12), monday + timedelta(13)
-        return max(monday + timedelta(5), today), monday + timedelta(6)
-    if _NEXT_WEEK.search(text):
-        return monday + timedelta(7), monday + timedelta(13)
-    if _LAST_WEEK.search(text):
-        return monday - timedelta(7), monday - timedelta(1)
-    if _WEEK.search(text):
-        return today, monday + timedelta(6)
-    if _NEXT_MONTH.search(text):
-        first = (today.replace(day=28) + timedelta(4)).replace(day=1)
-        return first, _end_month(first)
-    return (today, _end_month(today)) if _THIS_MONTH.search(text) else None
-
-
-def _find_range(found: re.Match[str], today: date) -> tuple[date, date] | None:
-    """Return the days from the first to the last one that a text names."""
-    last_text = found["last"] or found["other"]
-    last = _find_date(last_text, today) or _find_weekday(last_text, today)
-    if last is None:
-        return None
-    first_text = found["first"] or found["day"]
-    if alone := _DAY_ALONE.match(first_text):
-        start = _make_day(last[0].year, last[0].month, int(alone[1]))
-        first = None if start is None else (start, start)
-    else:
-        first = _find_date(first_text, today) or _find_weekday(first_text, today)
-    if first is None:
-        return None
-    start, end = first[0], last[1]
-    if end < start and end + timedelta(7) >= start:  # Friday to Monday
-        end += timedelta(7)
-    return (start, end) if start <= end else None
-
-
-def _count_days(count: str, unit: str) -> int:
-    number = int(count) if count.isdigit() else _COUNTS[count]
-    return number * (7 if unit[0] in "w" or unit.startswith("sem") else 1)
-
-
-def _find_weekday(text: str, today: date) -> tuple[date, date] | None:
-    words = [word.bare for word in split_words(text)]
-    for number, word in enumerate(words):
-        day = _WEEKDAYS.get(word)
-        if day is None:  # a German compound, such as `freitagnachmittag`
-            day = next(
-                (n for name, n in _WEEKDAYS.items() if name.endswith(("tag", "woch")) and word.startswith(name)), None
-            )
-        if day is None:
-            continue
-        before = words[number - 1] if number else ""
-        after = words[number + 1] if number + 1 < len(words) else ""
-        if word == "mon" and after and before not in _BEFORE_DAYS and after not in ("to", "till", "until"):
-            continue  # French: my
-        if before in _PAST_WEEKDAY or after in ("dernier", "pasado"):
-            return (today - timedelta((today.weekday() - day) % 7 or 7),) * 2
-        is_next = before in ("next", "coming", "nächsten", "kommenden") or after in ("prochain", "próximo")
-        offset = (day - today.weekday()) % 7
-        return (today + timedelta(7 if is_next and offset == 0 else offset),) * 2
-    return None
-
-
-def _find_date(text: str, today: date) -> tuple[date, date] | None:
-    """Return a day with a month, such as `12 March` and `24.12.`, or a month after a preposition."""
-    if found := _DOTTED.search(text):
-        return _next_day(int(found[1]), int(found[2]), found[3], today)
-    for found in _DAY_MONTH.finditer(text):
-        if month := MONTHS.get(found[2]):
-            return _next_day(int(found[1]), month, found[3], today)
-    for found in _MONTH_DAY.finditer(text):
-        if month := MONTHS.get(found[1]):
-            return _next_day(int(found[2]), month, found[3], today)
-    for found in _MONTH_ALONE.finditer(text):
-        if (month := MONTHS.get(found[1])) and found[1] not in ("mar", "sept"):
-            first = date(today.year + (month < today.month), month, 1)
-            return max(first, today), _end_month(first)
-    return None
-
-
-def _next_day(day: int, month: int, year: str | None, today: date) -> tuple[date, date] | None:
-    found = _make_day(int(year) if year else today.year, month, day)
-    if found and not year and found < today:
-        found = _make_day(today.year + 1, month, day)
-    return (found, found) if found else None
-
-
-def _make_day(year: int, month: int, day: int) -> date | None:
-    try:
-        return date(year, month, day)
-    except ValueError:
-        return None
-
-
-def _end_month(day: date) -> date:
-    return (day.replace(day=28) + timedelta(4)).replace(day=1) - timedelta(1)
+# Numbers
 
 
 class Number(NamedTuple):
@@ -413,7 +205,7 @@ def find_numbers(text: str) -> list[Number]:
         if scale and (factor := _SCALES.get(scale[1].lower())):
             found.append(Number(0.5 * factor, half.start(), scale.end()))
     found += [
-        Number(_COUNTS[word.bare], word.start, word.end) for word in split_words(text) if _COUNTS.get(word.bare, 0) > 1
+        Number(COUNTS[word.bare], word.start, word.end) for word in split_words(text) if COUNTS.get(word.bare, 0) > 1
     ]
     return sorted(found, key=lambda one: one.start)
 

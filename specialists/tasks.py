@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Meta
 
-from brain import AssistContext, Context, Refused, Result, specialist
+from brain import AssistContext, Context, Refused, Result, dates, specialist
 from specialists._kit.examples import read_examples
 from specialists._kit.requests import compile_requests
 from specialists._kit.text import one_line
@@ -89,10 +89,11 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
         case "create":
             when, every = params.get("when") or "", params.get("every") or ""
             title = one_line(params.get("title") or "", 100)
-            delay = re.fullmatch("in (.+)", one_line(when, 100), re.IGNORECASE) if not every else None
+            named = re.fullmatch("in (.+)|(.+) from now", one_line(when, 100), re.IGNORECASE)
+            delay = named if named and not every and dates.is_delay(when) else None
             schedule = view.describe_schedule(when, every)
             if delay:  # a person may approve it hours later
-                schedule = f"once, {delay[1]} after you approve it"
+                schedule = f"once, {delay[1] or delay[2]} after you approve it"
             lines = [
                 f'Create the task "{title}"' if title else "Create a task",
                 f"Schedule: {schedule}",

@@ -14,6 +14,7 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 LAYERS = (
+    "dates",
     "errors events text words concurrency installation",
     "messages validation",
     "task",
@@ -85,6 +86,7 @@ PUBLIC = [
     "Result",
     "Specialist",
     "Thinker",
+    "dates",
     "install_command",
     "list_specialists",
     "mount",

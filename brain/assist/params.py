@@ -6,25 +6,23 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import time
+from datetime import datetime, time
 from itertools import islice
 from typing import Any
 
 from brain.assist.schema_hints import FROM, PREPOSITIONS, TO, Profile, Property, read_profile, stem
 from brain.assist.synonyms import AMBIGUOUS, CODES, COUNTRIES, CURRENCIES, LANGUAGE_NAMES, LANGUAGES
+from brain.dates import MAX_MESSAGE, MONTHS, AmbiguousDate, find_clock, find_time, next_time
 from brain.errors import Refused
 from brain.plugins.context import AssistContext
 from brain.plugins.specialist import Specialist
 from brain.words import (
     DATE_WORDS,
-    MAX_MESSAGE,
-    MONTHS,
     NAME_PARTS,
     STOP_WORDS,
     Number,
     Word,
     content_words,
-    find_days,
     find_numbers,
     is_follow_up,
     split_words,
@@ -55,8 +53,6 @@ _AND = re.compile(r"[\s,&+]*(?:(?:and|or|und|oder|et|ou|y|e|o|some|the|a|an|des?
 _URL = re.compile(r"https?://[^\s<>\"'`]{3,2000}")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,300})[\"“”»]|(?<!\w)[‘']([^‘’']{2,300})[’'](?!\w)")
-_TIME = re.compile(r"\b(\d{1,2})(?:[:.h](\d\d))?\s?(am|pm|a\.m\.|p\.m\.|uhr|h|o.clock)?(?!\w|[.,:]\d)", re.IGNORECASE)
-_AT = re.compile(r"\b(?:at|um|à|a las) $", re.IGNORECASE)
 _FORMULA = re.compile(r"[\d(][\d\s.,()+\-*/^×÷%]*[\d)%]")
 
 
@@ -66,7 +62,7 @@ def build_params(specialist: Specialist[..., Any], message: str, context: Assist
     An example that the message repeats comes first, then the specialist's `assist` function, or else rules.
 
     Raises:
-        Refused: By the function. The reason tells people how to do what assisted calls do not do.
+        Refused: By the function, or for a date with two readings. The reason tells people what to do.
     """
     try:
         if specialist.assist is None:
@@ -363,37 +359,32 @@ def _fill_dates(
     members = [one for one in properties if one.kind in _DATES]
     if not members:
         return
-    days, clock = find_days(message.text, context.now.date()), _find_time(message.text)
+    try:
+        when, clock = find_time(message.text, context.now), find_clock(message.text)
+    except AmbiguousDate as error:
+        raise Refused(str(error)) from None
+    moment = when or (next_time(clock, context.now) if clock else None)
     for one in members:
-        day = days[1 if one.role == "to" else 0] if days else None
-        if one.kind == "date" and day:
-            values[one.name] = day.isoformat()
+        if one.kind == "date" and when:
+            values[one.name] = (when.last if one.role == "to" else when.first).isoformat()
         elif one.kind == "time" and clock:
             values[one.name] = clock.strftime("%H:%M:%S" if one.schema.get("format") else "%H:%M")
-        elif one.kind == "date-time" and (day or clock):
-            hour = clock or time(23 if one.role == "to" else 0, 59 if one.role == "to" else 0)
-            values[one.name] = context.now.combine(day or context.now.date(), hour, context.now.tzinfo).isoformat()
+        elif one.kind == "date-time" and moment:
+            day, at = (moment.last, time(23, 59)) if one.role == "to" else (moment.first, time())
+            at = moment.at or at
+            values[one.name] = datetime.combine(day, at, at.tzinfo or context.now.tzinfo).isoformat()
     for before, word, after in zip(["", *message.words], message.words, [*message.words[1:], ""], strict=False):
         near = [one for one in (before, after) if isinstance(one, Word) and one.text[:1].isdigit()]
         if word.bare in DATE_WORDS or (word.bare in MONTHS and near):
             for used in (word, *near):
                 message.take(used.start, used.end)
     for found in re.finditer(
-        r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}:\d\d\b|\b\d{1,2}\s?(?:am|pm|uhr)\b", message.text, re.IGNORECASE
+        r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}(?:/\d{1,2}(?:/\d{4})?\b|\.\d{1,2}\.(?:\d{4}\b)?)|\b\d{1,2}:\d\d\b"
+        r"|\b\d{1,2}\s?(?:am|pm|uhr)\b",
+        message.text,
+        re.IGNORECASE,
     ):
         message.take(*found.span())
-
-
-def _find_time(text: str) -> time | None:
-    """Return the first time of day with a sign of one: minutes, `am`, `Uhr`, or the word `at` before it."""
-    for found in _TIME.finditer(text):
-        hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()[:1]
-        said = found[2] or half or _AT.search(text, max(0, found.start() - 6), found.start())
-        if half in ("a", "p") and hour <= 12:
-            hour = hour % 12 + (12 if half == "p" else 0)
-        if said and hour < 24 and minute < 60:
-            return time(hour, minute)
-    return time(12) if re.search(r"\bnoon\b|\bmidi\b|\bmediodía\b|\bmittags?\b", text, re.IGNORECASE) else None
 
 
 def _fill_numbers(properties: Sequence[Property], message: _Message, values: dict[str, Any]) -> None:

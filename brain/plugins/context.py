@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from brain.dates import AmbiguousDate, find_days
 from brain.errors import Refused
 from brain.events import Citation
 from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item, Purpose
 from brain.task import CancelOutcome, ProfileName, Task, Tell
-from brain.words import find_days, join_previous
+from brain.words import join_previous
 
 if TYPE_CHECKING:
     from brain.net.fetch import Fetch
@@ -289,5 +290,12 @@ class AssistContext:
         return join_previous(message, self.previous, drop)
 
     def find_days(self, message: str) -> tuple[date, date] | None:
-        """Return the first and last day that a message names, such as `next week` and `12 March`; None without."""
-        return find_days(message, self.now.date())
+        """Return the first and last day that a message names, such as `next week` and `12 March`; None without.
+
+        Raises:
+            Refused: It names a day such as `3/4`, which is 3 April or 4 March.
+        """
+        try:
+            return find_days(message, self.now)
+        except AmbiguousDate as error:
+            raise Refused(str(error)) from None

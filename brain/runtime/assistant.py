@@ -25,6 +25,7 @@ from brain.assist.router import (
     follows_up,
 )
 from brain.concurrency import NoThread, call_in_thread
+from brain.dates import MAX_MESSAGE
 from brain.errors import Refused, StoreError
 from brain.events import AssistMode
 from brain.memory.cache import StoreVersion
@@ -38,7 +39,6 @@ from brain.settings import Settings, redact_url
 from brain.settings.models import REMOTE_KINDS
 from brain.store.sqlite import SQLite
 from brain.turn_request import TurnRequest
-from brain.words import MAX_MESSAGE
 
 log = logging.getLogger("brain")
 

@@ -11,11 +11,12 @@ from functools import lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
+from brain.dates import WEEK
+
 MIN_INTERVAL = 5
 """Shortest time between two runs, in minutes."""
 MAX_YEARS = 50
 """Years in which the next time is searched."""
-WEEK = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 MINUTES = {"HOURLY": 60, "MINUTELY": 1}
 """Lengths of the periods that are shorter than a day."""
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", *MINUTES)

@@ -1,16 +1,13 @@
 """When a task runs: a time or a recurrence, in ISO 8601, as an RRULE, or in plain words."""
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, time
 from zoneinfo import ZoneInfo
 
-from dateutil.relativedelta import relativedelta
-
+from brain.dates import DAY_NAMES, MONTH_NAMES, AmbiguousDate, is_delay, parse_recurrence, parse_time
 from brain.task import NewTask, Task
 from brain.tasks.recurrence import (
     MINUTES,
-    WEEK,
     Rule,
     check_interval,
     occurrences,
@@ -26,31 +23,12 @@ MAX_AHEAD = 200
 """Years from now in which a task may run first."""
 DEFAULT_TIME = time(8)
 """The time of a day that is given without one."""
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
-
 _WHEN_FORMS = "use a form such as 2027-01-31T08:00, tomorrow at 8, next Monday at 9:30 or in 2 hours"
 _EVERY_FORMS = (
     "use a form such as every weekday at 8, every Monday and Thursday at 9, monthly on the 1st at 7, every 2 hours, "
-    "or FREQ=DAILY;BYHOUR=8;BYMINUTE=0"
+    "0 8 * * 1-5 (cron), or FREQ=DAILY;BYHOUR=8;BYMINUTE=0"
 )
-_NUMBERS = {"a": 1, "an": 1, "one": 1, "other": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "twelve": 12}
-_UNITS = {
-    "minute": "MINUTELY", "hour": "HOURLY", "day": "DAILY", "week": "WEEKLY", "month": "MONTHLY", "year": "YEARLY",
-}  # fmt: skip
-_RELATIVE = {"today": 0, "tomorrow": 1, "day after tomorrow": 2, "the day after tomorrow": 2, "next week": 7}
-_POSITIONS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "last": -1}
-_DAY = "(mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?"
-_MONTH = "(" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS).lower() + ")"
-_HOURS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_TIME = (
-    rf"(?:at )?(noon|midnight|(?:{'|'.join(_HOURS)})(?: [ap]m)?|[0-9]{{1,2}}(?:[:.][0-9]{{2}})?(?: ?[ap]m)?)"
-    "(?: o'clock)?"
-)
-_CLOCK = re.compile(r"([0-9]{1,2})(?:[:.]([0-9]{2}))?(?: ?([ap])m)?")
+_POSITIONS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", -1: "last"}
 
 
 def parse_when(text: str, time_zone: str, now: datetime) -> datetime:
@@ -65,16 +43,20 @@ def parse_when(text: str, time_zone: str, now: datetime) -> datetime:
     """
     _check_length(text)
     zone = ZoneInfo(time_zone)
+    local = now.astimezone(zone)
     try:
-        when = _parse_iso(text) or _parse_words(" ".join(text.lower().split()), now.astimezone(zone))
-    except (OverflowError, ValueError):  # a year that does not exist
-        when = None
-    if when is None:
+        found = parse_time(text, local)
+    except AmbiguousDate as error:
+        raise ValueError(f"is ambiguous: {error}") from None
+    if found is None:
         raise ValueError(f"is not a time; {_WHEN_FORMS}")
+    when = datetime.combine(found.first, found.at or (local.time() if is_delay(text) else DEFAULT_TIME))
     if when.year > now.year + MAX_AHEAD:
         raise ValueError(f"is more than {MAX_AHEAD} years away")
     if when.year < now.year - 1 or (when := to_utc(when, zone)) <= now:
-        raise ValueError("is in the past")
+        is_today = found.first == local.date() and found.at is None
+        why = ", since a day without a time means 8:00; add a time" if is_today else ""
+        raise ValueError(f"is in the past{why}")
     return when
 
 
@@ -82,7 +64,8 @@ def parse_every(text: str, time_zone: str, now: datetime) -> str:
     """Return a recurrence as an RRULE without `RRULE:` and DTSTART.
 
     Args:
-        text: An RRULE, or plain words such as "every weekday at 8". BYHOUR without BYMINUTE means the full hour.
+        text: An RRULE, five cron fields, or plain words such as "every weekday at 8". BYHOUR without BYMINUTE means the
+            full hour.
 
     Raises:
         ValueError: Why the text is no recurrence, for people.
@@ -90,7 +73,12 @@ def parse_every(text: str, time_zone: str, now: datetime) -> str:
     _check_length(text)
     rule = text.strip().upper().removeprefix("RRULE:")
     if not rule.startswith("FREQ="):
-        rule = _words_to_rule(" ".join(text.lower().split()))
+        try:
+            rule = parse_recurrence(text) or ""
+        except AmbiguousDate as error:
+            raise ValueError(f"is ambiguous: {error}") from None
+        if not rule:
+            raise ValueError(f"is not a recurrence; {_EVERY_FORMS}")
     parts = split_rule(rule)
     if "BYHOUR" in parts and "BYMINUTE" not in parts and parts["FREQ"] not in MINUTES:
         parts = split_rule(f"{rule.strip(';')};BYMINUTE=0")
@@ -182,172 +170,9 @@ def to_words(task: Task | NewTask) -> str:
     return f"{words} ({time_zone})"
 
 
-# Times
-
-
 def _check_length(text: str) -> None:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"has {len(text):,} characters; the limit is {MAX_LENGTH}")
-
-
-def _parse_iso(text: str) -> datetime | None:
-    try:
-        return datetime.combine(date.fromisoformat(text.strip()), DEFAULT_TIME)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-
-
-def _parse_words(text: str, now: datetime) -> datetime | None:
-    """Return a time of plain words; None for others. `now` is in the time zone of the user."""
-    amount = rf"([0-9]{{1,6}}|half an|{'|'.join(_NUMBERS)})"
-    if found := re.fullmatch(rf"in {amount} (minute|hour|day|week|month|year)s?", text):
-        number, unit = found.groups()
-        if number == "half an":
-            return now.astimezone(UTC) + timedelta(minutes=30) if unit == "hour" else None
-        delta: timedelta = relativedelta(**{f"{unit}s": _NUMBERS.get(number) or int(number)})
-        if unit in ("minute", "hour"):
-            return now.astimezone(UTC) + delta
-        return now.replace(tzinfo=None) + delta
-    splits: list[tuple[str, str | None]] = [(text, None)] if text else []
-    if found := re.fullmatch(_TIME, text):
-        splits.append(("", found[1]))
-    if found := re.fullmatch(rf"{_TIME} (.+)", text):
-        splits.append((found[2], found[1]))
-    if found := re.fullmatch(rf"(.+?),? {_TIME}", text):
-        splits.append((found[1], found[2]))
-    for words, clock in splits:
-        at = DEFAULT_TIME if clock is None else _parse_clock(clock)
-        if at is not None and (
-            when := _find_next(words.removeprefix("on ").removesuffix(" morning"), at, now.replace(tzinfo=None))
-        ):
-            return when
-    return None
-
-
-def _find_next(words: str, at: time, now: datetime) -> datetime | None:
-    """Return the next day with these words, at a time; None for others. The empty text is any day."""
-    today = datetime.combine(now.date(), at)
-    if words == "":
-        return today + timedelta(days=today <= now)
-    if words in _RELATIVE:
-        return today + timedelta(days=_RELATIVE[words])
-    if found := re.fullmatch(f"(next |this )?{_DAY}", words):
-        ahead = (_find_day(found[2]) - now.weekday()) % 7
-        return today + timedelta(days=7 if ahead == 0 and (today <= now or found[1] == "next ") else ahead)
-    try:
-        return datetime.combine(date.fromisoformat(words), at)
-    except ValueError:
-        pass
-    day, year = _parse_month_day(words), re.search(" ([0-9]{4})$", words)
-    for number in () if day is None else [int(year[1])] if year else range(now.year, now.year + 9):
-        try:
-            when = datetime.combine(date(number, *day or (1, 1)), at)
-        except ValueError:  # 29 February
-            continue
-        if year or when > now:
-            return when
-    return None
-
-
-def _parse_clock(text: str) -> time | None:
-    if text in ("noon", "midnight"):
-        return time(12 if text == "noon" else 0)
-    word, space, rest = text.partition(" ")
-    found = _CLOCK.fullmatch(f"{_HOURS.index(word) + 1}{space}{rest}" if word in _HOURS else text)
-    assert found is not None
-    hour, minute = int(found[1]), int(found[2] or 0)
-    if found[3]:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + (12 if found[3] == "p" else 0)
-    return time(hour, minute) if hour < 24 and minute < 60 else None
-
-
-def _find_day(name: str) -> int:
-    return [day[:3].lower() for day in _DAYS].index(name[:3])
-
-
-def _parse_month_day(words: str) -> tuple[int, int] | None:
-    """Return month and day of "31 January", "Jan 31st" or "31 January 2027"."""
-    day = "([0-9]{1,2})(?:st|nd|rd|th)?"
-    if found := re.fullmatch(rf"{_MONTH} {day}(?:,? [0-9]{{4}})?", words):
-        name, number = found.groups()
-    elif found := re.fullmatch(rf"(?:the )?{day} (?:of )?{_MONTH}(?: [0-9]{{4}})?", words):
-        number, name = found.groups()
-    else:
-        return None
-    return [month[:3].lower() for month in _MONTHS].index(name[:3]) + 1, int(number)
-
-
-# Rules in words
-
-
-def _words_to_rule(text: str) -> str:
-    """Return the RRULE of plain words.
-
-    Raises:
-        ValueError: They are none of the known forms.
-    """
-    problem = ValueError(f"is not a recurrence; {_EVERY_FORMS}")
-    at = ""
-    if found := re.search(rf",? at ({_TIME}(?:(?:, | and |, and ){_TIME})*)$", text):
-        clocks = [_parse_clock(one[1]) for one in re.finditer(_TIME, found[1])]
-        times = sorted({clock for clock in clocks if clock is not None})
-        if None in clocks:
-            raise problem
-        if len({clock.minute for clock in times}) > 1:
-            raise ValueError("has times with different minutes; use one task for each")
-        at = f";BYHOUR={','.join(str(clock.hour) for clock in times)};BYMINUTE={times[0].minute}"
-        text = text[: found.start()]
-    text = text.removeprefix("on ").removeprefix("every ")
-    if text == "morning" and at:
-        text = "day"
-    if text in ("weekday", "weekdays", "workday", "work day"):
-        return f"FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR{at}"
-    if text in ("weekend", "weekends"):
-        return f"FREQ=WEEKLY;BYDAY=SA,SU{at}"
-    if days := _parse_days(text):
-        return f"FREQ=WEEKLY;BYDAY={days}{at}"
-    number = rf"([0-9]{{1,3}}|second|{'|'.join(_NUMBERS)})"
-    named = "hourly|daily|weekly|monthly|yearly|annually"
-    found = re.fullmatch(rf"(?:(?:{number} )?({'|'.join(_UNITS)})s?|({named}))(?: on (.+))?", text)
-    if found is None:
-        raise problem
-    amount, unit, name, on = found.groups()
-    freq = _UNITS[unit] if unit else "YEARLY" if name == "annually" else name.upper()
-    rule = f"FREQ={freq}"
-    if amount:
-        rule += f";INTERVAL={2 if amount == 'second' else _NUMBERS.get(amount) or int(amount)}"
-    if freq in MINUTES and at:
-        raise problem
-    if on is None:
-        return f"{rule}{at}"
-    if freq == "WEEKLY" and (days := _parse_days(on)):
-        return f"{rule};BYDAY={days}{at}"
-    if freq == "MONTHLY" and (found := re.fullmatch(f"the ({'|'.join(_POSITIONS)}) (?:day|{_DAY})", on)):
-        position = _POSITIONS[found[1]]
-        return f"{rule};BYDAY={position}{WEEK[_find_day(found[2])]}{at}" if found[2] else (
-            f"{rule};BYMONTHDAY={position}{at}"
-        )  # fmt: skip
-    if freq == "MONTHLY" and re.fullmatch("(?:the )?[0-9]{1,2}(?:st|nd|rd|th)?(?:(?:, | and )(?:the )?[0-9]{1,2}"
-                                          "(?:st|nd|rd|th)?)*", on):  # fmt: skip
-        return f"{rule};BYMONTHDAY={','.join(re.findall('[0-9]+', on))}{at}"
-    if freq == "YEARLY" and (day := _parse_month_day(on)):
-        return f"{rule};BYMONTH={day[0]};BYMONTHDAY={day[1]}{at}"
-    raise problem
-
-
-def _parse_days(text: str) -> str:
-    """Return "MO,TH" for "monday and thursday"; empty for other words."""
-    names = re.split(r", and |,? and |, ?", text)
-    days = [re.fullmatch(_DAY, name) for name in names]
-    if len(names) > 7 or not all(days):
-        return ""
-    return ",".join(WEEK[number] for number in sorted({_find_day(day[1]) for day in days if day}))
 
 
 def _describe_rule(rule: Rule, start: datetime) -> str:
@@ -366,7 +191,7 @@ def _describe_rule(rule: Rule, start: datetime) -> str:
     if rule.positions or len(hours) * len(minutes) > 8 or len(minutes) > 1:
         return ""
     at = f"at {_join([f'{hour:02}:{minutes[0]:02}' for hour in hours])}"
-    names = _join([_DAYS[day] for _, day in rule.days] or [_DAYS[start.weekday()]])
+    names = _join([DAY_NAMES[day] for _, day in rule.days] or [DAY_NAMES[start.weekday()]])
     month_days = rule.month_days or (start.day,)
     match rule.freq:
         case "DAILY" if not (rule.months or rule.month_days or rule.days):
@@ -374,11 +199,11 @@ def _describe_rule(rule: Rule, start: datetime) -> str:
         case "DAILY" | "WEEKLY" if not (rule.months or rule.month_days or (is_plural and rule.freq == "DAILY")):
             if is_plural:
                 return f"every {rule.interval} weeks on {names} {at}"
-            return f"every {'weekday' if names == _join(_DAYS[:5]) else names} {at}"
+            return f"every {'weekday' if names == _join(DAY_NAMES[:5]) else names} {at}"
         case "MONTHLY" if not rule.months:
             head = f"every {rule.interval} months" if is_plural else "monthly"
             if len(rule.days) == 1 and not rule.month_days:
-                place = next((word for word, number in _POSITIONS.items() if number == rule.days[0][0]), "")
+                place = _POSITIONS.get(rule.days[0][0])
                 return f"{head} on the {place} {names} {at}" if place else ""
             if not rule.days and month_days == (-1,):
                 return f"{head} on the last day {at}"
@@ -387,7 +212,7 @@ def _describe_rule(rule: Rule, start: datetime) -> str:
         case "YEARLY" if not rule.days and len(rule.months) == len(rule.month_days) <= 1 and month_days[0] > 0:
             head = f"every {rule.interval} years" if is_plural else "yearly"
             month = (rule.months or (start.month,))[0]
-            return f"{head} on {_MONTHS[month - 1]} {month_days[0]} {at}"
+            return f"{head} on {MONTH_NAMES[month - 1]} {month_days[0]} {at}"
     return ""
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from specialists._calendar.actions import UserCalendars
 from specialists._calendar.draft import EventDraft
-from specialists._calendar.times import end_previous_day, find_days, is_time_of_day, is_week, parse_time
+from specialists._calendar.times import end_previous_day, find_days, is_time_of_day, parse_period, parse_time
 from specialists._calendar.zones import Moment
 
 
@@ -38,16 +38,16 @@ class CalendarRequest:
 
     def draft(self, calendars: UserCalendars, message: str) -> EventDraft:
         """Return the requested state of an event, or the times and words to search for."""
-        now, start = calendars.now, self.start
-        phrase = self.query if self._repeats_message(message) else None
-        if self.action in ("list", "free") and not self.end and is_week(start):
-            start, phrase = None, start
+        now, start, days = calendars.now, self.start, None
+        if self.action in ("list", "free") and not self.end and (days := parse_period(start, now)):
+            start = None
         event: datetime | None = None
         if self.action == "update" and self.event_id and (is_time_of_day(start) or is_time_of_day(self.end)):
             event = calendars.find_start(self.event_id, self.occurrence_start(now))
         first, last = self._parse_times(start, now, event)
-        days = find_days(phrase or "", now)
-        first, last = (first, last) if first or last or not days else days
+        if not (first or last or days) and self._repeats_message(message):
+            days = find_days(self.query or "", now)
+        first, last = days or (first, last)
         texts = self.title or None, self.location, self.description
         return EventDraft(*texts, first, last, self.duration_minutes, self.repeat or None)
 

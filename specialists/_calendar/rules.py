@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import islice
 
+from brain import dates
 from specialists._calendar.zones import FIRST_YEAR, Moment, shift_moment, to_date, to_local_time
 
 LAST_YEAR = 2150
@@ -78,13 +79,17 @@ def parse_rule(text: str, start: Moment) -> Rule:
 
 
 def parse_new_rule(text: str, start: Moment) -> str:
-    """Validate a new rule and return it in the form for a file.
+    """Validate a new rule, or one in words, and return it in the form for a file.
 
     Raises:
         BadRule: if the rule is invalid, too frequent, or does not include the start.
     """
     plain = text.strip().removeprefix("RRULE:").removeprefix("rrule:").strip()
-    plain = f"FREQ={plain}" if plain.lower() in ("daily", "weekly", "monthly", "yearly") else plain
+    if "=" not in plain:
+        try:
+            plain = dates.parse_recurrence(plain) or plain
+        except ValueError as problem:
+            raise BadRule(str(problem)) from None
     if not isinstance(start, datetime) and re.search("BY(HOUR|MINUTE|SECOND)=", plain, re.IGNORECASE):
         raise BadRule("an all-day event has no hours; give a start with a time")
     parts = _parse_parts(plain, start)

@@ -4,17 +4,15 @@ import re
 from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 
-from brain import Refused
+from brain import Refused, dates
 
 PHRASE_LENGTH = 80
 EARLIEST = date(1700, 1, 1)
 """The start of a range without one; PubMed has nothing older."""
 FORMS = "'2024', '2019-2023', 'since 2020', 'last 5 years', 'last 6 months' or '2024-01-15 to 2024-06-30'"
 
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
-           "november", "december")  # fmt: skip
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _UNITS = {"y": 12, "yr": 12, "year": 12, "decade": 120, "quarter": 3, "mo": 1, "month": 1}
 """Units in months."""
@@ -28,6 +26,7 @@ _BOUND = re.compile(r"(?P<word>since|from|after|until|till|up to|to|through|befo
 _OPEN = re.compile(r"(?P<point>.+?)\s*(?:-|\+|onwards?|and later|or later|and after)")
 _BETWEEN = re.compile(r"\s*(?:\b(?:to|and|until|till|through)\b|\.{2,3}|[-:/])\s*")
 _ISO = re.compile(r"([12]\d{3})(?:([-/.])(0?[1-9]|1[0-2])(?:\2(0?[1-9]|[12]\d|3[01]))?)?")
+_YEAR_LAST = re.compile(r"\d{1,2}([-/.])\d{1,2}\1\d{4}")
 _NAMED = re.compile(r"(?:(\d{1,2})\.?\s+)?([a-z]{3,9})\.?(?:\s+(\d{1,2}))?,?\s+([12]\d{3})")
 _NAMED_LAST = re.compile(r"([12]\d{3})\s+([a-z]{3,9})\.?(?:\s+(\d{1,2}))?")
 _QUARTER = re.compile(r"(?:q([1-4])\s*([12]\d{3})|([12]\d{3})\s*-?q([1-4]))")
@@ -137,9 +136,20 @@ def _parse_range(text: str, today: date) -> Period | None:
 
 
 def _parse_point(text: str, today: date) -> Period | None:
-    """Parse a day, a month, a quarter, a year or a decade."""
+    """Parse a day, a month, a quarter, a year or a decade.
+
+    Raises:
+        Refused: if the day is ambiguous.
+    """
     if text in ("today", "now", "present", "date", "current"):
         return Period(today, today)
+    if _YEAR_LAST.fullmatch(text):
+        try:
+            named = dates.parse_time(text, datetime.combine(today, time()))
+        except dates.AmbiguousDate as error:
+            reason, _, advice = str(error).partition("; ")
+            raise Refused(f"the date_range is ambiguous: {reason}", advice) from None
+        return Period(named.first, named.first) if named else None
     for year, month, day, months in _parse_units(text):
         try:
             first = date(year, month or 1, day or 1)
@@ -164,4 +174,4 @@ def _parse_units(text: str) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _find_month(name: str) -> int:
-    return next((number for number, month in enumerate(_MONTHS, 1) if month.startswith(name)), 0)
+    return next((number for number, month in enumerate(dates.MONTH_NAMES, 1) if month.lower().startswith(name)), 0)

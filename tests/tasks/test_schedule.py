@@ -210,7 +210,6 @@ def test_recurrences_without_a_time_start_at_full_hours(text: str, start: str) -
         ("FREQ=DAILY\nEXDATE:20270101", "needs a FREQ of"),
         ("FREQ=DAILY;`X`=1", "has the part X,"),
         ("every blue moon", "is not a recurrence; use a form such as every weekday at 8"),
-        ("every morning", "is not a recurrence"),
         ("every day at 25", "is not a recurrence"),
         ("every hour at 5", "is not a recurrence"),
         ("daily at 8:00 and 18:30", "has times with different minutes"),
