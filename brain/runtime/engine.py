@@ -488,9 +488,12 @@ class Engine:
 
 
 def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:
-    """Remove the specialists that the user may not call; remove all if a single model must answer in JSON."""
+    """Remove the specialists that the user may not call; remove all if a single model must answer in JSON.
+
+    Tools of the client stay, because nobody else can call them.
+    """
     if request.sampling.format is not None and request.strategy == "mono":
-        return replace(request, specialists=frozenset(), tools=())
+        return replace(request, specialists=frozenset())
     if rights.specialists is None:
         return request
     allowed = rights.specialists if request.specialists is None else rights.specialists & request.specialists

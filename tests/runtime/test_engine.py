@@ -513,8 +513,9 @@ def test_a_request_is_narrowed_to_the_rights_of_its_user(
 ) -> None:
     rights = Rights() if allowed is None else Rights(frozenset(allowed))
     assert narrow_request(ask_for(specialists=requested), rights).specialists == frozenset(narrowed)
-    json = ask_for(specialists=requested, sampling=Sampling(format="json"))
+    json = ask_for(specialists=requested, sampling=Sampling(format="json"), tools=(Tool("mine"),))
     assert narrow_request(json, rights).specialists == frozenset()
+    assert narrow_request(json, rights).tools == (Tool("mine"),)
 
 
 @with_engine()

@@ -14,6 +14,7 @@ from turn_helpers import (
     done,
     echo,
     failed,
+    prose,
     read,
     registry_of,
     sends,
@@ -23,7 +24,7 @@ from turn_helpers import (
 )
 
 from brain.events import Limits, Resume, SyntaxName, Thinking
-from brain.messages import Call, CallMessage, Finish, History, NativeCall
+from brain.messages import Call, CallMessage, Finish, History, NativeCall, Text
 from brain.turn.turn import Turn
 from brain.turn_request import Sampling, Tool
 
@@ -126,9 +127,22 @@ def test_turns_without_native_calls(request_fields: dict[str, Any]) -> None:
     assert offered(**request_fields)[1] == []
 
 
-def test_an_answer_in_json_has_no_calls() -> None:
-    _, _, model = run('{"a": 1}', sampling=Sampling(format="json"), tools=(Tool("weather"),))
-    assert model.offers[0][1] is False
+@pytest.mark.parametrize(
+    ("call", "syntax"), [(NativeCall("mine", '{"n":1}'), ONLY), ('SPECIALIST_REQUEST[mine:{"n":1}]', ("bracket",))]
+)
+def test_a_tool_of_the_client_can_be_called_before_an_answer_in_json(call: Item, syntax: tuple[SyntaxName]) -> None:
+    fields: dict[str, Any] = {"sampling": Sampling(format="json"), "tools": (Tool("mine"),), "syntax": syntax}
+    events, _, _ = run(["Let me see.", call], **fields)
+    assert events == [{"tool": "mine", "params": {"n": 1}}, done("", 1)]
+    events, turn, model = run(prose(1_500), '{"a": 1}', **fields)
+    assert events == ['{"a": 1}', done('{"a": 1}', passes=2)]
+    assert turn.exchange.parts == [Text('{"a": 1}', 2)]
+    assert [may_call for _, may_call in model.offers] == [True, syntax != ONLY]
+
+
+def test_an_answer_in_json_has_no_other_calls() -> None:
+    events, _, model = run('{"a": 1}', sampling=Sampling(format="json"))
+    assert (events, model.offers[0][1]) == (['{"a": 1}', done('{"a": 1}')], False)
 
 
 def test_a_call_of_a_client_tool_goes_to_the_client() -> None:
