@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from limits import WAIT_SECONDS
+
 Serve = Callable[[threading.Event, threading.Event], Coroutine[Any, Any, None]]
 """Serves; sets the first when it is ready, and ends when the second is set."""
 
@@ -56,9 +58,9 @@ def beside(serve: Serve) -> Iterator[None]:
     thread = threading.Thread(target=lambda: asyncio.run(serve(ready, over)))
     thread.start()
     try:
-        assert ready.wait(5)
+        assert ready.wait(WAIT_SECONDS)
         yield
     finally:
         over.set()
-        thread.join(10)
+        thread.join(WAIT_SECONDS)
     assert not thread.is_alive()

@@ -16,6 +16,7 @@ from typing import IO, Any, TypeVar
 
 import httpx
 import uvicorn
+from limits import WAIT_SECONDS
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -83,19 +84,19 @@ class Server(uvicorn.Server):
         self.ready.set()
 
     def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(WAIT_SECONDS)
 
-    def left(self, seconds: float = 20.0) -> list[str]:
-        """The names of tasks of turns and requests that have not ended after this time."""
+    def left(self) -> list[str]:
+        """The names of tasks of turns and requests that do not end."""
 
         async def names() -> list[str]:
             found = asyncio.all_tasks() - {asyncio.current_task()}
             tasks = [one for one in found if one is not None and not _stays(one)]
             if tasks:
-                await asyncio.wait(tasks, timeout=seconds)
+                await asyncio.wait(tasks, timeout=WAIT_SECONDS)
             return sorted(_name(one) for one in tasks if not one.done())
 
-        return asyncio.run_coroutine_threadsafe(names(), self.loop).result(seconds + 5)
+        return asyncio.run_coroutine_threadsafe(names(), self.loop).result(2 * WAIT_SECONDS)
 
     def release(self, event: asyncio.Event) -> None:
         """Set an event for which a model or a specialist waits."""
@@ -125,11 +126,11 @@ def served(app: Starlette) -> Iterator[Server]:
     thread = threading.Thread(target=server.run, args=([server.sock],))
     thread.start()
     try:
-        assert server.ready.wait(60)
+        assert server.ready.wait(WAIT_SECONDS)
         yield server
     finally:
         server.should_exit = True
-        thread.join(60)
+        thread.join(WAIT_SECONDS)
         server.sock.close()
     assert not thread.is_alive()
 
@@ -265,7 +266,7 @@ def problem(answer: Answer | httpx.Response) -> tuple[int, str, str | None]:
 def client_of(server: Server, key: str | None = None, **headers: str) -> httpx.Client:
     """A client of the server, with a key or without."""
     sent = headers if key is None else {"authorization": f"Bearer {key}", **headers}
-    return httpx.Client(base_url=server.url, headers=sent, timeout=30, trust_env=False, verify=False)
+    return httpx.Client(base_url=server.url, headers=sent, timeout=WAIT_SECONDS, trust_env=False, verify=False)
 
 
 def post(url: str, **options: Any) -> Answer:
@@ -279,7 +280,7 @@ def post(url: str, **options: Any) -> Answer:
 def streaming(url: str, until: str | None = None, **options: Any) -> Iterator[Answer]:
     """The answer up to this text, with the connection open; it is closed after the block."""
     with (
-        httpx.Client(timeout=30, trust_env=False, verify=False) as client,
+        httpx.Client(timeout=WAIT_SECONDS, trust_env=False, verify=False) as client,
         client.stream("POST", f"{url}/v1/chat/stream", **options) as response,
     ):
         answer = Answer(response.status_code, response.headers)
@@ -342,7 +343,7 @@ class Process:
 
     def __exit__(self, *error: object) -> None:
         self.process.kill()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=WAIT_SECONDS)
         self._reader.join()
 
     def said(self, text: str, seconds: float = 100) -> str:

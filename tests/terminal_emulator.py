@@ -15,7 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-HANG_SECONDS = 50.0
+from limits import WAIT_SECONDS
+
+HANG_SECONDS = WAIT_SECONDS
 """How long nothing may be written while something is expected."""
 _PIECE = re.compile(
     r"\x1b\[(?P<private>[?<>=]?)(?P<numbers>[0-9;]*)(?P<csi>[@-~])"

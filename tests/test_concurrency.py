@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from limits import WAIT_SECONDS
 
 from brain import concurrency
 from brain.concurrency import NoThread, call_in_thread, count_abandoned, count_threads, run_in_thread
@@ -18,7 +19,7 @@ def _no_thread_is_left() -> Iterator[None]:
     yield
     for thread in set(threading.enumerate()) - before:
         if thread.name.startswith("brain-"):
-            thread.join(60)
+            thread.join(WAIT_SECONDS)
     assert (count_threads(), count_abandoned()) == (0, 0)
 
 
@@ -107,7 +108,7 @@ def test_an_item_that_cannot_be_taken_ends_the_call() -> None:
 
     with pytest.raises(ValueError, match="1"):
         asyncio.run(run_in_thread("a", items, take))
-    assert closed.wait(60)
+    assert closed.wait(WAIT_SECONDS)
 
 
 def test_an_abandoned_generator_is_one_item_ahead_at_most_and_closed() -> None:

@@ -14,7 +14,7 @@ GATES = {
 }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("gate", GATES)
 def test_gate(gate: str) -> None:
     run = subprocess.run([sys.executable, "-m", *GATES[gate]], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from brain_servers import script
+from limits import WAIT_SECONDS
 from turn_helpers import words
 
 from brain.cli.commands import input
@@ -158,7 +159,7 @@ def test_ctrl_c_ends_it_though_a_specialist_ignores_that(brain: Brain, folder: P
 def test_it_ends_though_an_abandoned_thread_does_not(brain: Brain, folder: Path) -> None:
     model = script(folder, ["SPECIALIST_REQUEST[block]"], ["Without it."])
     with brain.process("ask", "--model", model, "hi", TURN_SECONDS=1) as asking:
-        code, _, err = asking.end(50)
+        code, _, err = asking.end(WAIT_SECONDS)
     assert code == 0
     assert "✗ block: deadline:" in err
 
@@ -168,7 +169,7 @@ def test_a_reader_that_closes_the_pipe_is_no_error(brain: Brain, tmp_path: Path)
         assert asking.process.stdout is not None
         asking.process.stdout.read(5)
         asking.process.stdout.close()
-        assert asking.end(50)[2] == ""
+        assert asking.end(WAIT_SECONDS)[2] == ""
 
 
 # Files and standard input

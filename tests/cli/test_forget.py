@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from brain_servers import post, script
+from limits import WAIT_SECONDS
 from terminal_emulator import Terminal
 from turn_helpers import words
 
@@ -188,6 +189,6 @@ def test_a_server_on_the_same_store_goes_on(brain: Brain, tmp_path: Path) -> Non
         assert b"xylophone" not in stored_bytes(brain)
         while "recalled" in ask("the drum?"):
             pass
-        found = httpx.get(f"{url}/v1/conversations", trust_env=False).json()["conversations"]
+        found = httpx.get(f"{url}/v1/conversations", trust_env=False, timeout=WAIT_SECONDS).json()["conversations"]
         assert {one["title"] for one in found} == {"the drum?"}
         assert brain("export")[0] == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from brain_servers import Process, post, script
+from limits import WAIT_SECONDS
 
 from brain.store import connection
 from cli.command import Brain
@@ -116,7 +117,7 @@ def test_the_installed_command_is_the_same() -> None:
         pytest.skip("the package is not installed into this environment")
     version = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True).stdout
     with Process("--version") as process:
-        assert process.end(50) == (0, version, "")
+        assert process.end(WAIT_SECONDS) == (0, version, "")
     assert version.startswith("brain 0.")
 
 
@@ -228,7 +229,7 @@ def test_serve_says_where_it_listens_and_what_it_has(brain: Brain, folder: Path)
     model = script(folder, ["Hello."])
     with brain.process("serve", "--port", "0", "--model", model, FALLBACK_MODEL="builtin") as process:
         url = process.url()
-        assert httpx.get(f"{url}/healthz", trust_env=False).json() == {"status": "ok"}
+        assert httpx.get(f"{url}/healthz", trust_env=False, timeout=WAIT_SECONDS).json() == {"status": "ok"}
         assert post(url, json={"message": "hi"}).last["text"] == "Hello."
         process.said("turn t")
         process.process.terminate()
@@ -272,7 +273,7 @@ def test_serve_listens_to_everybody_with_keys_only(tmp_path: Path) -> None:
 def test_serve_that_cannot_start_says_why(workers: str, brain: Brain) -> None:
     brain.store.mkdir(parents=True)
     with brain.process("serve", "--model", "builtin", "--port", "0", "--workers", workers) as process:
-        code, out, err = process.end(50)
+        code, out, err = process.end(WAIT_SECONDS)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert str(brain.store) in err
 
@@ -284,9 +285,9 @@ def test_a_busy_port_is_named_with_who_uses_it(brain: Brain) -> None:
         pid = f" (process {server.process.pid})" if sys.platform == "linux" else ""
         sentence = f"brain: Cannot listen on 127.0.0.1:{port}: the port is in use by Brain{pid}. "
         with brain.process(*serve, "--port", port, STORE="memory:") as second:
-            assert second.end(50) == (1, "", f"{sentence}Try: brain serve --port {int(port) + 1}\n")
+            assert second.end(WAIT_SECONDS) == (1, "", f"{sentence}Try: brain serve --port {int(port) + 1}\n")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         with brain.process(*serve, "--port", port, "--workers", "2", STORE="memory:") as second:
-            code, _, err = second.end(50)
+            code, _, err = second.end(WAIT_SECONDS)
         assert (code, "in use by Brain" in err, port in err) == (1, False, True)

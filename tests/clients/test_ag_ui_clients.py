@@ -13,6 +13,7 @@ from ag_ui_stream import verify
 from brain_servers import Player, Server
 from client_specialists import BREAKS, LETTER, NAP, PNG_BASE64, SENT, WEATHER, serve
 from cutting_proxy import cutting
+from limits import WAIT_SECONDS
 from node_clients import Clients, Script
 
 from brain import specialist
@@ -190,7 +191,7 @@ def test_stop_reaches_the_model(agent: Agent, server: Server, item: str, at: str
     server.play(player := Player(["I wait. ", item, asyncio.Event()]))
     stopped = agent.run("Wait.", abortAt=at)
     assert (at in stopped.types, "RUN_FINISHED" in stopped.types) == (True, False)
-    assert player.closed.wait(20)
+    assert player.closed.wait(WAIT_SECONDS)
 
 
 @pytest.mark.node
@@ -199,7 +200,9 @@ def test_a_turn_that_is_cancelled_elsewhere_is_a_cancelled_run(agent: Agent, ser
     agent.start("Wait.")
     turn_id = agent.until("name", "turn")["value"]["turnId"]
     agent.until("type", "TEXT_MESSAGE_CONTENT")
-    assert httpx.post(f"{server.url}/v1/turns/{turn_id}/cancel", trust_env=False).status_code == 202
+    assert (
+        httpx.post(f"{server.url}/v1/turns/{turn_id}/cancel", trust_env=False, timeout=WAIT_SECONDS).status_code == 202
+    )
     ended = agent.result()
     assert ended.types[-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
     assert (ended.end["outcome"], ended.end.get("result")) == ("cancelled", None)
@@ -291,7 +294,7 @@ def body_of(thread: str, **body: Any) -> dict[str, Any]:
 def run(server: Server, thread: str, headers: Mapping[str, str] | None = None, **body: Any) -> list[dict[str, Any]]:
     """The events of a run, each verified."""
     url = f"{server.url}/ag-ui/run"
-    response = httpx.post(url, json=body_of(thread, **body), headers=headers, timeout=60, trust_env=False)
+    response = httpx.post(url, json=body_of(thread, **body), headers=headers, timeout=WAIT_SECONDS, trust_env=False)
     assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     assert "\r" not in response.text
     return verify(response.text)
@@ -322,7 +325,7 @@ def test_files_context_and_options_reach_the_turn_of_a_thread(server: Server) ->
     assert "The page: Cart" in "\n".join(message.content for message in player.asked[0])
     assert 'image_id: 1: "image" (image/png)' in newest.content
     assert "What is it?" in newest.content
-    report = httpx.get(f"{server.url}/v1/turns/{turn['value']['turnId']}", trust_env=False).json()
+    report = httpx.get(f"{server.url}/v1/turns/{turn['value']['turnId']}", trust_env=False, timeout=WAIT_SECONDS).json()
     assert started["threadId"] == "a thread / with signs"
     assert (report["conversation_id"], report["wire"], report["state"]) == (
         turn["value"]["conversationId"], "ag_ui", "done",
@@ -341,9 +344,9 @@ def test_errors_have_the_form_of_the_protocol(
 ) -> None:
     server.play(player := Player(["Hello.", asyncio.Event()]))
     url, headers = f"{server.url}/ag-ui/run", {"content-type": content_type} if content_type else {}
-    with httpx.stream("POST", url, json=body_of("busy"), timeout=60, trust_env=False):
-        assert player.open.wait(20)
-        response = httpx.post(url, content=content, headers=headers, timeout=60, trust_env=False)
+    with httpx.stream("POST", url, json=body_of("busy"), timeout=WAIT_SECONDS, trust_env=False):
+        assert player.open.wait(WAIT_SECONDS)
+        response = httpx.post(url, content=content, headers=headers, timeout=WAIT_SECONDS, trust_env=False)
     error = response.json()
     assert (response.status_code, error["type"], error["code"]) == (status, "RUN_ERROR", code)
     assert set(error) == {"type", "message", "code"}
@@ -452,7 +455,7 @@ def test_a_client_that_leaves_the_rest_of_a_turn_stops_it(server: Server) -> Non
     server.play(player := Player([LETTER], ["I go on.", asyncio.Event()]))
     (interrupt,) = interrupts(run(server, "leaves"))
     body = body_of("leaves", messages=[], resume=[decide(interrupt, True)])
-    with httpx.stream("POST", f"{server.url}/ag-ui/run", json=body, timeout=60, trust_env=False) as response:
+    with httpx.stream("POST", f"{server.url}/ag-ui/run", json=body, timeout=WAIT_SECONDS, trust_env=False) as response:
         assert any("I go on." in data for data in response.iter_text())
-    assert player.closed.wait(20)
+    assert player.closed.wait(WAIT_SECONDS)
     assert SENT == ["Ada"]

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from brain_servers import Player, Server
 from client_specialists import BREAKS, LETTER, NAP, SENT, WEATHER, serve
+from limits import WAIT_SECONDS
 from node_clients import Clients, Script
 
 from brain.errors import ModelError
@@ -146,7 +147,7 @@ def test_thoughts_progress_and_metadata(sdk: Sdk, server: Server) -> None:
     assert (progress["type"], progress["transient"]) == ("data-progress", True)
     assert (progress["data"]["text"], progress["data"]["fraction"]) == ("falls asleep", 0.5)
     run = server.engine.runs.running[0]
-    assert httpx.post(f"{server.url}/v1/turns/{run.id}/cancel", trust_env=False).is_success
+    assert httpx.post(f"{server.url}/v1/turns/{run.id}/cancel", trust_env=False, timeout=WAIT_SECONDS).is_success
     ended = sdk.result("send")  # a turn that is stopped elsewhere
     answer = plain(ended["messages"][1])
     assert (ended["status"], sdk.all("request")) == ("ready", ["POST"])
@@ -200,7 +201,7 @@ def test_stop_reaches_the_model_and_the_chat_continues(sdk: Sdk, server: Server,
     sdk.until("text")
     sdk.start("stop")
     assert sdk.result("send")["status"] == "ready"
-    assert player.closed.wait(20)
+    assert player.closed.wait(WAIT_SECONDS)
     server.play(Player(["Here again."]))
     assert text_of(sdk.answer("And now?")) == "Here again."
     assert sdk.all("response") == [200, 200]
@@ -267,7 +268,7 @@ def test_rounds_are_parts_of_the_message(sdk: Sdk, server: Server) -> None:
     if sdk.version == 5:
         asked = sdk.until("data", "asked")["data"]
         url = f"{server.url}/v1/turns/{asked['turnId']}/approvals/{asked['callId']}"
-        assert httpx.post(url, json={"approve": True}, trust_env=False).is_success
+        assert httpx.post(url, json={"approve": True}, trust_env=False, timeout=WAIT_SECONDS).is_success
         answer = sdk.result("send")["messages"][-1]
     else:
         (call,) = tools_of(sdk.result("send")["messages"][-1])
@@ -303,7 +304,7 @@ def test_a_new_message_gives_up_what_waits(sdk: Sdk, server: Server) -> None:
     assert [message.role for message in player.asked[0]] == ["system", "user"]
     approved = call | {"state": "approval-responded", "approval": call["approval"] | {"approved": True}}
     body = {"messages": [{"role": "assistant", "parts": [approved]}]}
-    late = httpx.post(f"{server.url}/ai-sdk/chat", json=body, trust_env=False)
+    late = httpx.post(f"{server.url}/ai-sdk/chat", json=body, trust_env=False, timeout=WAIT_SECONDS)
     assert (late.text.endswith("data: [DONE]\n\n"), "output-available" in late.text, SENT) == (True, False, [])
 
 
@@ -315,7 +316,7 @@ def test_version_5_approves_at_the_turns_own_url(sdk: Sdk, server: Server) -> No
     data = question["data"]
     assert (question["type"], data["state"], data["text"]) == ("data-approval", "asked", "Write to Ada.")
     url = f"{server.url}/v1/turns/{data['turnId']}/approvals/{data['callId']}"
-    assert httpx.post(url, json={"approve": True}, trust_env=False).is_success
+    assert httpx.post(url, json={"approve": True}, trust_env=False, timeout=WAIT_SECONDS).is_success
     answer = sdk.result("send")["messages"][1]
     assert [part["data"]["state"] for part in answer["parts"] if part["type"] == "data-approval"] == ["approved"]
     assert (tools_of(answer)[0]["output"], text_of(answer)) == ("Sent to Ada.", "I write. Written.")

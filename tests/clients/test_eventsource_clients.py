@@ -19,6 +19,7 @@ from brain_servers import Player, Server
 from chromium import CHROMIUM, CHROMIUM_ARGS, NEEDS_CHROMIUM
 from client_specialists import BREAKS, WEATHER, serve
 from cutting_proxy import Cut, Cutter, cutting
+from limits import WAIT_SECONDS
 from node_clients import Clients
 from playwright.sync_api import sync_playwright
 from sse_parser import Message, read
@@ -75,7 +76,9 @@ class Stage:
     def events_of(self, turn_id: str) -> list[Message]:
         """The events of a turn, for a client without a cut."""
         return read(
-            httpx.get(f"{self.brain.url}/v1/turns/{turn_id}/events", trust_env=False).raise_for_status().content
+            httpx.get(f"{self.brain.url}/v1/turns/{turn_id}/events", trust_env=False, timeout=WAIT_SECONDS)
+            .raise_for_status()
+            .content
         )
 
     def requests(self, text: str) -> int:

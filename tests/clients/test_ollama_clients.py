@@ -14,6 +14,7 @@ import httpx
 import pytest
 from brain_servers import Player, Server
 from client_specialists import BREAKS, LETTER, NAP, PNG, PNG_BASE64, WEATHER, prompt, serve
+from limits import WAIT_SECONDS
 from model_servers import OllamaServer, Pass, Reasoning, in_thread
 from node_clients import Clients, Script
 from ollama import AsyncClient, Client, ResponseError
@@ -62,7 +63,7 @@ def ask_python(url: str, method: str, request: Any, parts: list[Any]) -> None:
 
 def ask_async_python(url: str, method: str, request: Any, parts: list[Any]) -> None:
     async def ask() -> None:
-        client: Any = AsyncClient(url, timeout=60, trust_env=False)
+        client: Any = AsyncClient(url, timeout=WAIT_SECONDS, trust_env=False)
         try:
             answer = await getattr(client, method)(**request)
             async for part in answer if request["stream"] else aiterate(answer):
@@ -112,7 +113,7 @@ def javascript(clients: Clients, running: Server) -> Iterator[Script]:
 
 @contextmanager
 def connect(url: str, **options: Any) -> Iterator[Client]:
-    with closing(Client(url, timeout=60, trust_env=False, **options)) as client:
+    with closing(Client(url, timeout=WAIT_SECONDS, trust_env=False, **options)) as client:
         yield client
 
 
@@ -188,12 +189,12 @@ def test_who_does_not_wait_for_the_model_ends_the_turn(brain: Server, stream: bo
     body = {"model": "brain", "messages": HI, "stream": stream}
     with httpx.Client(trust_env=False, timeout=0.1) as http, pytest.raises(httpx.ReadTimeout):
         http.post(f"{brain.url}/api/chat", json=body)
-    assert player.open.wait(20)
+    assert player.open.wait(WAIT_SECONDS)
 
 
 def test_who_leaves_ends_the_turn(brain: Server, client: Client) -> None:
     async def leave() -> None:
-        client: Any = AsyncClient(brain.url, timeout=60, trust_env=False)
+        client: Any = AsyncClient(brain.url, timeout=WAIT_SECONDS, trust_env=False)
         async with aclosing(await client.chat("brain", HI, stream=True)) as parts:
             await anext(parts)
         await client.close()
@@ -354,7 +355,7 @@ def test_the_models(brain: Server, client: Client) -> None:
         assert client.chat(name, HI).message.content == "Hello."
     with pytest.raises(ResponseError):
         client.show("x")
-    version = httpx.get(f"{brain.url}/api/version", trust_env=False).json()
+    version = httpx.get(f"{brain.url}/api/version", trust_env=False, timeout=WAIT_SECONDS).json()
     assert re.fullmatch(r"\d+\.\d+\.\d+", version["version"])
     for path in ("/", "/api/version", "/api/tags"):  # what Ollama's command asks first
         assert httpx.head(brain.url + path, trust_env=False).status_code == 200

@@ -18,6 +18,7 @@ import pytest
 from brain_servers import Player, Server, post
 from client_specialists import BREAKS, LETTER, NAP, PNG_BASE64, WEATHER, prompt, serve
 from langchain_openai import ChatOpenAI
+from limits import WAIT_SECONDS
 from model_servers import OpenAIServer, Pass, Reasoning, in_thread, models
 from node_clients import Clients, Script
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
@@ -243,7 +244,7 @@ def test_who_does_not_wait_for_the_model_ends_the_turn(brain: Server, stream: bo
     with connect(brain.url, timeout=0.1) as client, pytest.raises(openai.APITimeoutError):
         for _ in client.chat.completions.create(model="brain", messages=HI, stream=stream):
             pass
-    assert player.open.wait(20)
+    assert player.open.wait(WAIT_SECONDS)
 
 
 def test_who_leaves_ends_the_turn(brain: Server, client: OpenAI) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import WAIT_SECONDS
 from memory_helpers import BreakableStore, Vectors, add_exchanges, looked, open_memory, texts, until, view
 from model_servers import OllamaServer, OpenAIServer, Pass, Reasoning, Wait
 from store_helpers import NOON, Clock
@@ -587,6 +588,6 @@ async def test_leaving_ends_a_summary_that_is_being_written() -> None:
             working = [task for task in asyncio.all_tasks() if task.get_name() == "memory"]
         assert working
         assert all(task.done() for task in working)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await server.generations[0].closed.wait()
         await model.aclose()

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import brain_served
+from limits import WAIT_SECONDS
 from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, in_thread, models
 from turn_helpers import read, short, turn_of
 
@@ -106,7 +107,7 @@ def test_a_client_gets_one_message(protocol: str, path: str, body: dict[str, Any
             "large": {"is": "ollama:second", "url": second.url},
         }
         with brain_served(MODELS=json.dumps(rows), MODEL="small", STORE="memory:") as server:
-            answer = httpx.post(f"{server.url}{path}", json=body, timeout=30, trust_env=False).text
+            answer = httpx.post(f"{server.url}{path}", json=body, timeout=WAIT_SECONDS, trust_env=False).text
     assert "".join(json.loads(one) for one in re.findall(text, answer)) == "The answer is 42."
     assert protocol == "ollama" or answer.count(BEGINS[protocol]) == 1
     assert (answer.count('"fallback"') == 1) == (protocol not in ("openai", "ollama"))
@@ -125,7 +126,7 @@ def test_servers_of_two_kinds_play_two_roles() -> None:
         }
         with brain_served(MODELS=json.dumps(rows), THINKER="big", ACTOR="small", STORE="memory:") as server:
             body = {"message": "What?", "strategy": "dual"}
-            frames = httpx.post(f"{server.url}/v1/chat/stream", json=body, timeout=30, trust_env=False).text
+            frames = httpx.post(f"{server.url}/v1/chat/stream", json=body, timeout=WAIT_SECONDS, trust_env=False).text
     rounds = [json.loads(data) for data in re.findall(r"event: round\ndata: (.*)", frames)]
     assert [(one["role"], one["model"]) for one in rounds] == [
         ("thinker", "big"), ("actor", "small"), ("thinker", "big"), ("writer", "small"),

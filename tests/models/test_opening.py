@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Process
+from limits import WAIT_SECONDS
 from model_servers import OllamaServer, OpenAIServer, Pass, Server, in_thread, models
 
 from brain.models import check_model, connect_models
@@ -76,7 +77,7 @@ def test_a_key_reaches_its_own_server_only(
     }
     with Process("serve", "--port", "0", env=environ) as process:
         url = process.url()
-        with httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+        with httpx.Client(base_url=url, trust_env=False, timeout=WAIT_SECONDS) as client:
             for name in ("small", "big", "open", "brain"):
                 body = {"model": name, "messages": [{"role": "user", "content": "Hello?"}]}
                 answer = client.post("/v1/chat/completions", json=body).json()
@@ -94,7 +95,7 @@ def test_a_key_reaches_its_own_server_only(
         process.process.terminate()
         everything = process.end()
     with Process("check", env=environ) as process:
-        _, out, err = process.end(60)
+        _, out, err = process.end(WAIT_SECONDS)
     assert "/api/embed" in {request.path for request in servers["vec"].requests}
     assert not [line for server in servers.values() for line in server.lines if "embeddings" in line]
     assert "sk-" not in f"{everything} {out} {err}"

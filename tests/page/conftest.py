@@ -13,12 +13,6 @@ from page.server import PageServer, serve_page
 from page.visitor import TIMEOUT, Visitor, prepare
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("chromium"):
-            item.add_marker(pytest.mark.timeout(300))  # for a machine that is five times slower
-
-
 @pytest.fixture(scope="package")  # not the session: while it runs, its thread can run no loop of asyncio
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:

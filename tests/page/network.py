@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from background_server import beside, first_of, listen
+from limits import WAIT_SECONDS
 
 CHUNK = 65_536
 METHODS = (b"GET ", b"POST ", b"PATCH ", b"DELETE ", b"HEAD ")
@@ -111,7 +112,7 @@ class Network:
         async def acted() -> None:
             act()
 
-        asyncio.run_coroutine_threadsafe(acted(), self._loop).result(20)
+        asyncio.run_coroutine_threadsafe(acted(), self._loop).result(WAIT_SECONDS)
 
 
 @contextmanager

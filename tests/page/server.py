@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brain_servers import Player, Server, brain_served
+from limits import WAIT_SECONDS
 from playwright.sync_api import Locator, expect
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
@@ -45,7 +46,7 @@ class ControlledModel(Player):
         """Write each character after Brain has handled the previous one."""
         for character in text:
             self.write(character)
-            asyncio.run_coroutine_threadsafe(self._chunks.join(), self._loop).result(20)
+            asyncio.run_coroutine_threadsafe(self._chunks.join(), self._loop).result(WAIT_SECONDS)
 
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
@@ -65,7 +66,7 @@ class ControlledModel(Player):
 
     def questions(self) -> list[str]:
         """All messages of the user in the newest request, without the clock note."""
-        assert self.open.wait(20)
+        assert self.open.wait(WAIT_SECONDS)
         contents = [message.content for message in self.asked[-1] if message.role == "user"]
         return [text.partition("\n\n")[2] if clock_of(text) else text for text in contents]
 
@@ -104,7 +105,7 @@ class PageServer:
 
     def wait_until_quiet(self) -> None:
         """Wait until all turns and requests have ended."""
-        assert self.brain.left(20) == []
+        assert self.brain.left() == []
 
     def forget_turns(self) -> None:
         """Drop the event logs of ended turns, as a restart does."""

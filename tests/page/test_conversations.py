@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from limits import WAIT_SECONDS
 from playwright.sync_api import Page, Route, expect
 
 from brain import Context, specialist
@@ -26,7 +27,7 @@ def ask_elsewhere(server: PageServer, question: str, answer: str = "Good day.", 
     server.model.write(answer)
     server.model.end()
     body = {"message": question, **({"conversation_id": conversation} if conversation else {})}
-    events = httpx.post(f"{server.brain.url}/v1/chat/stream", json=body, timeout=60, trust_env=False).text
+    events = httpx.post(f"{server.brain.url}/v1/chat/stream", json=body, timeout=WAIT_SECONDS, trust_env=False).text
     found: str = re.findall(r'"conversation_id":"([^"]+)"', events)[0]
     return found
 
@@ -104,7 +105,7 @@ def test_search_opens_a_conversation_at_the_words_it_found(chat: Chat, server: P
 
 
 def test_a_private_conversation_uses_a_local_model_and_stays_private(chat: Chat, server: PageServer) -> None:
-    start = httpx.get(f"{server.url}/page/start", trust_env=False).json()
+    start = httpx.get(f"{server.url}/page/start", trust_env=False, timeout=WAIT_SECONDS).json()
     start["models"].insert(0, {"name": "remote", "stand_in": False, "local": False, "default": True})
     start["models"][1]["default"] = False
     chat.page.route("**/page/start", lambda route: route.fulfill(json=start))

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from limits import WAIT_SECONDS
 from playwright.sync_api import expect
 
 from brain.messages import Exchange, Text
@@ -35,7 +36,7 @@ def test_a_lost_connection_loses_nothing(chat: Chat, server: PageServer, visitor
     chat.ask("count")
     expect(chat.page.get_by_text(page_text("sendsAgain"))).to_be_visible()
     server.network.restore()
-    assert server.model.open.wait(60)
+    assert server.model.open.wait(WAIT_SECONDS)
     count(chat, server, "one")
     server.network.cut()
     server.model.write("two ", "three ")

@@ -102,11 +102,11 @@ def test_a_lost_session_loses_neither_message_nor_answer(server: PageServer, vis
     visitor.context.clear_cookies()
     server.network.cut()
     server.network.restore()
-    expect(sign_in_dialog(chat)).to_be_visible(timeout=60_000)  # in the middle of the answer
+    expect(sign_in_dialog(chat)).to_be_visible()  # in the middle of the answer
     server.model.write("two.")
     server.model.end()
     sign_in(chat, "s3cret")
-    expect(chat.answer).to_contain_text("One two.", timeout=60_000)
+    expect(chat.answer).to_contain_text("One two.")
     chat.wait_until_idle()
     visitor.context.clear_cookies()
     chat.ask("second")

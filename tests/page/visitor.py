@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from limits import WAIT_SECONDS
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from page.chat import Chat
@@ -15,7 +16,7 @@ PHONE: Mapping[str, Any] = {
     "has_touch": True,
 }
 STILL: Mapping[str, Any] = {"reduced_motion": "reduce"}
-TIMEOUT = 20_000
+TIMEOUT = WAIT_SECONDS * 1000
 """Milliseconds that an expectation can take on a slow machine."""
 
 VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => {

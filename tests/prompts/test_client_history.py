@@ -172,7 +172,6 @@ def test_a_long_result_is_cut() -> None:
 PAIRS = [(answer("", ClientToolCall(f"x{n}", "weather", {})), result("x", f"x{n}")) for n in range(5000)]
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "messages",
     [

@@ -7,6 +7,7 @@ import httpx
 import msgspec
 import pytest
 from brain_servers import brain_served
+from limits import WAIT_SECONDS
 
 from brain.errors import BadRequest
 from brain.protocols.bodies import decode, decode_any, encode
@@ -131,5 +132,5 @@ def test_no_route_takes_a_key_twice(client: httpx.Client, route: str, body: str)
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with brain_served() as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with brain_served() as server, httpx.Client(base_url=server.url, timeout=WAIT_SECONDS) as client:
         yield client

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Answer, Event, Process, brain_served, script, streaming
+from limits import WAIT_SECONDS
 
 TIMES = 4
 """Requests of each kind, each on a connection of its own, which the system gives to any of the workers."""
@@ -38,7 +39,7 @@ class Client:
         self.answers = answers
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=self.url, timeout=WAIT_SECONDS, trust_env=False) as client:
             return client.request(method, path, **options)
 
     def begin(self, **body: Any) -> str:
@@ -51,7 +52,7 @@ class Client:
         """Begin a turn that waits for approval. Return its ID."""
         turn_id = self.begin(**body)
         with (
-            httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client,
+            httpx.Client(base_url=self.url, timeout=WAIT_SECONDS, trust_env=False) as client,
             client.stream("GET", f"/v1/turns/{turn_id}/events") as response,
         ):
             assert any("approval_required" in line for line in response.iter_lines())
@@ -164,7 +165,9 @@ def test_a_killed_process_leaves_all_that_others_have_read(tmp_path: Path) -> No
         turn_id = answer.events[0].data["turn_id"]
         with (
             brain_served(STORE=store) as other,
-            httpx.stream("GET", f"{other.url}/v1/turns/{turn_id}/events", trust_env=False) as response,
+            httpx.stream(
+                "GET", f"{other.url}/v1/turns/{turn_id}/events", trust_env=False, timeout=WAIT_SECONDS
+            ) as response,
         ):
             lines = response.iter_lines()
             text = ""
@@ -173,9 +176,11 @@ def test_a_killed_process_leaves_all_that_others_have_read(tmp_path: Path) -> No
                 if line.startswith("data: ") and '"text"' in line:
                     text += json.loads(line[6:])["text"]
             dying.process.kill()
-            dying.process.wait(30)
+            dying.process.wait(WAIT_SECONDS)
     with brain_served(STORE=store) as server:
-        found = httpx.get(f"{server.url}/v1/conversations/c1", trust_env=False).json()["messages"][-1]
+        found = httpx.get(f"{server.url}/v1/conversations/c1", trust_env=False, timeout=WAIT_SECONDS).json()[
+            "messages"
+        ][-1]
     stored = "".join(part["text"] for part in found["parts"])
     assert (found["state"], stored[: len(text)]) == ("interrupted", text)
 
@@ -191,13 +196,15 @@ def test_a_reader_of_a_killed_process_learns_that_the_answer_broke(tmp_path: Pat
         other = None if is_alone else stack.enter_context(brain_served(STORE=store))
         answer = stack.enter_context(streaming(url, until="a time a time", json={"message": "A story"}))
         dying.process.kill()
-        dying.process.wait(30)
+        dying.process.wait(WAIT_SECONDS)
         other = other or stack.enter_context(brain_served(STORE=store))  # the process starts again
         turn_id = answer.events[0].data["turn_id"]
 
         def read(after: int) -> list[Event]:
             headers = {"Last-Event-ID": f"{turn_id}.{after}"}
-            response = httpx.get(f"{other.url}/v1/turns/{turn_id}/events", headers=headers, timeout=60, trust_env=False)
+            response = httpx.get(
+                f"{other.url}/v1/turns/{turn_id}/events", headers=headers, timeout=WAIT_SECONDS, trust_env=False
+            )
             assert response.status_code == 200, response.text
             return Answer(200, response.headers, [response.content]).events
 

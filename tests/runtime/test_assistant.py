@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 from brain_servers import brain_served
+from limits import WAIT_SECONDS
 from model_servers import FALLBACK, LlamaCppServer, OpenAIServer, Pass, Wait, in_thread, models
 from turn_helpers import ask_for, done, failed, registry_of, short
 
@@ -502,8 +503,8 @@ def test_the_openai_api_shows_the_result_if_the_prose_was_dropped(shown: str, te
         with brain_served(registry_of(*ALL), **values) as brain:
             body = {"model": "m", "messages": [{"role": "user", "content": ASKED}]}
             url = f"{brain.url}/v1/chat/completions"
-            whole = httpx.post(url, json=body, timeout=30).json()["choices"][0]["message"]["content"]
-            streamed = httpx.post(url, json={**body, "stream": True}, timeout=30).text
+            whole = httpx.post(url, json=body, timeout=WAIT_SECONDS).json()["choices"][0]["message"]["content"]
+            streamed = httpx.post(url, json={**body, "stream": True}, timeout=WAIT_SECONDS).text
     pieces = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
     joined = "".join(one["choices"][0]["delta"].get("content") or "" for one in pieces if one["choices"])
     assert joined == whole

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
+from limits import WAIT_SECONDS
 from turn_helpers import Item, Player, ask_for, echo, registry_of, sends, short, turn_of, words
 
 from brain import Progress, specialist
@@ -109,7 +110,7 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 async def all_tasks_end(but: Run | None = None) -> None:
     """Wait until all tasks have ended, apart from that of one run."""
     if tasks := asyncio.all_tasks() - {asyncio.current_task(), but and but._task}:
-        _, running = await asyncio.wait(tasks, timeout=30)
+        _, running = await asyncio.wait(tasks, timeout=WAIT_SECONDS)
         assert not running
 
 

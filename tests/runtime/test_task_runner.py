@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from limits import WAIT_SECONDS
 from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import Context, specialist
@@ -20,9 +21,6 @@ from brain.settings import read
 from brain.store import leases
 from brain.store import tasks as task_rows
 from brain.task import Task
-
-SECONDS = 60.0
-"""For each wait; a hanging test fails then."""
 
 
 class Runner:
@@ -46,7 +44,7 @@ class Runner:
     async def wait_for(self, task: Task, is_reached: Callable[[Task], bool]) -> Task:
         changed = asyncio.Event()
         unsubscribe = self.engine.tasks.subscribe(changed.set)
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 changed.clear()
                 found = await self.engine.store.tasks.find("ada", task.id)
@@ -77,7 +75,7 @@ async def running(**settings: str) -> AsyncIterator[Runner]:
         effects.append(f"{n} {context.key.partition('-')[2]}")
         return f"wrote {n}"
 
-    @specialist(read_only=True, timeout=SECONDS)
+    @specialist(read_only=True, timeout=WAIT_SECONDS)
     async def wait() -> str:
         """Waits until it is cancelled."""
         started.set()
@@ -143,7 +141,7 @@ async def start(runner: Runner, state: str) -> Task:
     if state == "model":
         player = runner.play(["Text ", asyncio.Event()])
         task = await runner.wait_for(await runner.add(), lambda one: bool(one.turn_id))
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not player.open:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         return task
@@ -169,7 +167,7 @@ def test_cancel_in_every_state(state: str, outcome: str) -> None:
             task = await start(runner, state)
             found, _ = await runner.engine.tasks.cancel("ada", task.id)
             assert found == outcome
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(WAIT_SECONDS):
                 for run in runner.engine.runs.running:
                     await run.wait_ended()
             task = await runner.finish(task)
@@ -243,7 +241,7 @@ def test_a_result_that_finds_no_space_is_stored_later(
             task = await runner.wait_for(await runner.add(), lambda one: bool(one.turn_id))
             await limit(1)
             release.set()
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while "an answer was not stored" not in caplog.text:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             await limit(1_000_000)
@@ -261,7 +259,7 @@ def test_a_persons_turn_interrupts_the_pass_of_a_task_which_then_continues_its_t
             player = runner.play(script=lambda turn_pass: ["One "] if turn_pass == 0 else ["two."])
 
             async def stream(*arguments: Any, **options: Any) -> Any:
-                async with asyncio.timeout(SECONDS):
+                async with asyncio.timeout(WAIT_SECONDS):
                     async for chunk in type(player).stream(player, *arguments, **options):
                         yield chunk
                         shown.set()
@@ -312,7 +310,7 @@ def test_a_persons_turn_that_uses_no_model_delays_no_task(monkeypatch: pytest.Mo
                 await runner.started.wait()
             elif waits_for == "an approval":
                 run.start()
-                async with asyncio.timeout(SECONDS):
+                async with asyncio.timeout(WAIT_SECONDS):
                     while not run.is_waiting:  # noqa: ASYNC110
                         await asyncio.sleep(0)
             runner.play("Done.")
@@ -364,7 +362,7 @@ def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch) -> No
             assert task.next_run is not None
             assert task.next_run > datetime.now(UTC) + timedelta(days=59)
             store._clock = clock
-            soon = datetime.now(UTC) + timedelta(minutes=5, seconds=SECONDS)
+            soon = datetime.now(UTC) + timedelta(minutes=5, seconds=WAIT_SECONDS)
             await runner.wait_for(task, lambda one: one.next_run is not None and one.next_run < soon)
 
     asyncio.run(main())

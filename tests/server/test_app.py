@@ -22,6 +22,7 @@ from brain_servers import (
     settings,
     streaming,
 )
+from limits import WAIT_SECONDS
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
@@ -160,7 +161,7 @@ def test_a_body_that_does_not_arrive(
     server: Server, monkeypatch: pytest.MonkeyPatch, length: int, seconds: float, status: bytes
 ) -> None:
     monkeypatch.setattr("brain.server.routes.requests.BODY_SECONDS", seconds)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=50) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_SECONDS) as connection:
         connection.sendall(
             b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n{" % length

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from brain_servers import Player, Server, brain_served
+from limits import WAIT_SECONDS
 from turn_helpers import prose
 
 from brain import Progress, Registry, specialist
@@ -233,8 +234,8 @@ def is_idle(server: Server) -> bool:
             await asyncio.sleep(0)
         await server.engine.store.set_recall("none", True)  # a write, after all others
 
-    assert server.left(60.0) == []
-    asyncio.run_coroutine_threadsafe(wait(), server.loop).result(60)
+    assert server.left() == []
+    asyncio.run_coroutine_threadsafe(wait(), server.loop).result(WAIT_SECONDS)
     assert b"\nbrain_streams_open 0.0\n" in server.state.telemetry.metrics.expose("")[0]
     assert not any(bucket.running for bucket in server.state.rate_limits._buckets.values())
     return True

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Answer, Player, Process, Server, brain_served, client_of, post, problem, script, streaming
+from limits import WAIT_SECONDS
 from turn_helpers import registry_of
 
 from brain import Citation, Result, specialist
@@ -181,7 +182,7 @@ def test_deleting_stops_a_running_turn(server: Server, client: httpx.Client) -> 
             with client_of(server) as other:
                 assert other.delete("/v1/conversations/c1").status_code == 204
             assert '"stop_reason":"cancelled"' in reader.read().decode()
-    assert player.closed.wait(30)
+    assert player.closed.wait(WAIT_SECONDS)
     assert [client.get(path).status_code for path in ("/v1/conversations/c1", turn)] == [404, 404]
 
 
@@ -241,7 +242,7 @@ def test_the_answer_of_a_killed_server_is_interrupted(tmp_path: Path) -> None:
         streaming(dying.url(), until="Once", json={"message": "A story", "conversation_id": "c1"}),
     ):
         dying.process.kill()
-        dying.process.wait(30)
+        dying.process.wait(WAIT_SECONDS)
     with brain_served(STORE=store) as server, client_of(server) as client:
         question, answer = texts(show(client))
         assert (question, answer.endswith("[interrupted]")) == ("A story", True)

@@ -13,6 +13,7 @@ from brain_servers import Player, Server, brain_served
 from brain_servers import settings as settings_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from limits import WAIT_SECONDS
 from sse_parser import read
 from starlette.routing import Route
 from turn_helpers import registry_of
@@ -21,7 +22,6 @@ from brain import Registry, specialist
 from brain.server.app import create_app
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
-SECONDS = 30.0
 EXAMPLES = 24
 SECRETS = re.compile(rb"Traceback|site-packages|File \"|object at 0x|/brain/\w+\.py|secret-key")
 PARAMETER = re.compile(r"\{\w+(:path)?\}")
@@ -127,7 +127,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=SECONDS, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, timeout=WAIT_SECONDS, trust_env=False) as client:
         yield client
 
 

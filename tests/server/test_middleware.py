@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from brain_servers import Player, Server, brain_served, client_of, post, problem
+from limits import WAIT_SECONDS
 from starlette.routing import Route
 from turn_helpers import registry_of
 
@@ -58,7 +59,7 @@ def guarded() -> Iterator[Server]:
 
 
 def status(server: Server, request: bytes) -> int:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=50) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_SECONDS) as connection:
         connection.sendall(request)
         return int(connection.recv(65536).split(b" ")[1])
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Answer, Server, brain_served, client_of, post, problem
+from limits import WAIT_SECONDS
 from model_servers import Cut, OllamaServer, OpenAIServer, Pass, in_thread, models
 from turn_helpers import registry_of
 
@@ -151,7 +152,9 @@ def test_a_call_that_sends_or_changes_something_needs_approval(name: str) -> Non
             assert client.post(f"/v1/turns/{run['turn_id']}/approvals/c1", json={"approve": True}).status_code == 200
             assert "event: specialist_result" in lines
             assert "event: done" in lines
-        answer = httpx.post(f"{one.brain.url}/v1/chat/completions", json=body, timeout=30, trust_env=False).json()
+        answer = httpx.post(
+            f"{one.brain.url}/v1/chat/completions", json=body, timeout=WAIT_SECONDS, trust_env=False
+        ).json()
         assert answer["choices"][0]["message"]["content"] == "Near."
         assert f"{name} failed - " in one.local.generated[-1]["messages"][-1]["content"]
         assert one.remote.generated == []

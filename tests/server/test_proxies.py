@@ -13,6 +13,7 @@ import httpx
 import pytest
 import trustme
 from brain_servers import Process, brain_served, client_of, post, script
+from limits import WAIT_SECONDS
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "how-to" / "nginx.md"
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -54,7 +55,7 @@ def test_a_user_gets_the_same_server_and_tokens_are_not_held_back(tmp_path: Path
 
         clients = [{"authorization": f"Bearer {user}"} for user in USERS]
         for user in USERS[:5]:
-            answer = httpx.post(f"{url}/v1/session", json={"key": user}, trust_env=False)
+            answer = httpx.post(f"{url}/v1/session", json={"key": user}, trust_env=False, timeout=WAIT_SECONDS)
             clients.append({"cookie": answer.headers["set-cookie"].partition(";")[0]})
         found = [{worker(headers) for _ in range(2)} for headers in clients]
         browser = {
@@ -79,7 +80,7 @@ def test_over_https_and_below_a_path(tmp_path: Path) -> None:
         replaced["127.0.0.1:8000"] = direct.base_url.netloc.decode()
         with (
             proxied(tmp_path, "nginx https", replaced, listens="443") as address,
-            httpx.Client(verify=tls, trust_env=False) as client,
+            httpx.Client(verify=tls, trust_env=False, timeout=WAIT_SECONDS) as client,
         ):
             origin = f"https://{address.replace('127.0.0.1', 'localhost')}"
             client.base_url = httpx.URL(f"{origin}/brain/")
@@ -122,4 +123,4 @@ def proxied(folder: Path, block: str, replaced: Mapping[str, str], *, listens: s
         yield f"127.0.0.1:{port}"
     finally:
         proxy.terminate()
-        proxy.wait(30)
+        proxy.wait(WAIT_SECONDS)

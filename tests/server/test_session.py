@@ -8,6 +8,7 @@ import httpx
 import pytest
 from brain_servers import Player, Process, Server, brain_served, client_of, problem, served, settings
 from chromium import CHROMIUM, CHROMIUM_ARGS, NEEDS_CHROMIUM
+from limits import WAIT_SECONDS
 from playwright.sync_api import Page, sync_playwright
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -220,7 +221,10 @@ def test_the_cookie_is_for_the_place_where_brain_is_mounted() -> None:
 
 def test_keys_are_in_no_response_and_no_log() -> None:
     env = {"BRAIN_KEYS": "sk-secret:ann", "BRAIN_MODEL": "builtin", "BRAIN_PORT": "0"}
-    with Process("serve", env=env) as process, httpx.Client(base_url=process.url(), trust_env=False) as client:
+    with (
+        Process("serve", env=env) as process,
+        httpx.Client(base_url=process.url(), trust_env=False, timeout=WAIT_SECONDS) as client,
+    ):
         for key in ("sk-secret", "sk-wrong"):
             client.post("/v1/session", json={"key": key})
             for path in ("/v1/session", "/readyz", "/metrics", "/v1/chat/stream?message=hi"):

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Server, brain_served, client_of, post, settings
+from limits import WAIT_SECONDS
 from model_servers import Generation, OpenAIServer, Pass, Wait, in_thread, models
 from sse_parser import Message, read
 from turn_helpers import registry_of
@@ -97,7 +98,7 @@ class Stage:
             while not condition():  # noqa: ASYNC110 - of another thread, or of a socket
                 await asyncio.sleep(0)
 
-        asyncio.run_coroutine_threadsafe(wait(), self.brain.loop).result(50)
+        asyncio.run_coroutine_threadsafe(wait(), self.brain.loop).result(WAIT_SECONDS)
 
 
 @contextmanager
@@ -147,7 +148,7 @@ def test_a_turn_is_stopped_wherever_it_is(items: list[Any], until: str, call: st
         if items:
             stage.until(stage.generation.closed.is_set)
         if call not in (None, "letter"):
-            assert stage.calls.cancelled.wait(50)
+            assert stage.calls.cancelled.wait(WAIT_SECONDS)
         errors = [(one["name"], one["code"]) for name, one in events if name == "specialist_error"]
         assert errors == ([] if call is None else [(call, "cancelled")])
         assert [name for name, _ in events][-2:] == ["usage", "done"]
@@ -160,7 +161,7 @@ def test_a_turn_is_stopped_wherever_it_is(items: list[Any], until: str, call: st
 
 def test_a_client_that_leaves_within_its_body_leaves_nothing() -> None:
     with brain_served() as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=50) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_SECONDS) as connection:
             connection.sendall(
                 b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b'Content-Length: 100\r\n\r\n{"message": '
@@ -176,7 +177,7 @@ def stalled(stage: Stage) -> socket.socket:
     stage.brain.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32_768)  # also of connections that it accepts
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
-    connection.settimeout(50)
+    connection.settimeout(WAIT_SECONDS)
     connection.connect(("127.0.0.1", stage.brain.port))
     head = b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     connection.sendall(head + b'Content-Length: 15\r\n\r\n{"message":"a"}')

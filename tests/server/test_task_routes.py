@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Player, Server, brain_served, client_of, problem
+from limits import WAIT_SECONDS
 from sse_parser import EventSource
 from turn_helpers import registry_of
 
@@ -341,9 +342,9 @@ def test_a_task_waits_for_an_approval_and_can_be_canceled() -> None:
             assert (seen[1]["text"], client.get(url).json()["result"]) == ("Sent it.", "Sent it.")
             server.play(player := Player(["a", asyncio.Event()]))
             url = f"/v1/tasks/{add(client, 'Wait')['id']}"
-            assert player.open.wait(30)
+            assert player.open.wait(WAIT_SECONDS)
             assert client.post(f"{url}/cancel").json()["outcome"] == "canceled"
-            assert player.closed.wait(30)
+            assert player.closed.wait(WAIT_SECONDS)
         assert server.left() == []
         found = client.get("/metrics").text
         for line in (

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from brain_servers import Process, script
+from limits import WAIT_SECONDS
 from model_servers import OllamaServer, in_thread
 from sse_parser import read
 
@@ -71,7 +72,6 @@ async def crashes() -> str:
     return ""
 '''
 WHO = ["SPECIALIST_REQUEST[who]"], ["That is who."]
-pytestmark = pytest.mark.timeout(300)  # each test starts processes
 WAITING = ("waits", "deaf", "blocks", "letter")
 STUCK = [
     ["SPECIALIST_REQUEST[who]"],
@@ -93,7 +93,9 @@ class Caller:
     """A client with one connection, and so at one worker; its turn as far as it was read."""
 
     def __init__(self, url: str, until: str, stack: ExitStack) -> None:
-        self.client = stack.enter_context(httpx.Client(base_url=url, timeout=50, trust_env=False, verify=False))
+        self.client = stack.enter_context(
+            httpx.Client(base_url=url, timeout=WAIT_SECONDS, trust_env=False, verify=False)
+        )
         response = stack.enter_context(self.client.stream("POST", "/v1/chat/stream", json={"message": "who?"}))
         self._pieces = response.iter_text()
         self.text = ""
@@ -162,13 +164,15 @@ def test_every_worker_streams_all_events_of_tasks_that_run_once(tmp_path: Path) 
             caller.read_rest()
             streams.append(stack.enter_context(caller.client.stream("GET", "/v1/tasks/events?after=0")).iter_text())
         for n in range(4):
-            answer = httpx.post(f"{brain.url()}/v1/tasks", json={"prompt": f"Who? {n}"}, trust_env=False)
+            answer = httpx.post(
+                f"{brain.url()}/v1/tasks", json={"prompt": f"Who? {n}"}, trust_env=False, timeout=WAIT_SECONDS
+            )
             assert answer.status_code == 201
         first, second = map(read_events, streams)
         assert first == second
         ends = [json.loads(data)["task_id"] for _, data in first if '"state":"succeeded"' in data]
         assert len(ends) == len(set(ends)) == 4
-        with httpx.Client(base_url=brain.url(), trust_env=False, timeout=50) as client:
+        with httpx.Client(base_url=brain.url(), trust_env=False, timeout=WAIT_SECONDS) as client:
             assert {one["run"] for one in client.get("/v1/tasks?state=succeeded").json()["tasks"]} == {1}
             assert 'brain_tasks{state="succeeded"} 4.0' in client.get("/metrics").text
 
@@ -234,7 +238,7 @@ def test_a_signal_ends_all_turns_and_processes(
 def test_clients_that_read_or_send_nothing_do_not_delay_the_stop(tmp_path: Path) -> None:
     with serving(tmp_path, ["a" * 4_000] * 500, workers=1) as brain, ExitStack() as stack:
         url = brain.url()
-        started = httpx.post(f"{url}/v1/turns", json={"message": "hi"}, trust_env=False).json()
+        started = httpx.post(f"{url}/v1/turns", json={"message": "hi"}, trust_env=False, timeout=WAIT_SECONDS).json()
         download = f"GET {started['events']} HTTP/1.1\r\nHost: localhost\r\n\r\n"
         upload = "POST /v1/turns HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         for request in (download, f"{upload}Content-Length: 9\r\n\r\n{{"):
@@ -249,7 +253,7 @@ def test_clients_that_read_or_send_nothing_do_not_delay_the_stop(tmp_path: Path)
 
 def test_a_crash_of_the_interpreter_leaves_its_stacks(tmp_path: Path) -> None:
     with serving(tmp_path, ["SPECIALIST_REQUEST[crashes]"]) as brain:
-        httpx.post(f"{brain.url()}/v1/turns", json={"message": "hi"}, trust_env=False)
+        httpx.post(f"{brain.url()}/v1/turns", json={"message": "hi"}, trust_env=False, timeout=WAIT_SECONDS)
         brain.said("in crashes")
 
 

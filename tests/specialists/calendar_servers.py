@@ -13,6 +13,7 @@ from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from xml.sax.saxutils import escape
 
+from limits import WAIT_SECONDS
 from radicale import config
 from radicale.app import Application
 
@@ -33,7 +34,7 @@ class Radicale:
             f"{self.url}{path}", body.encode() or None, {"Authorization": f"Basic {login}", **names}, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

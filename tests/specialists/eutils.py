@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl
 
+from limits import WAIT_SECONDS
 from web_site import Text, site
 
 JSON = "application/json; charset=UTF-8"
@@ -140,7 +141,7 @@ def serving(state: Eutils) -> Iterator[Eutils]:
         params = dict(parse_qsl(query or body.decode(), keep_blank_values=True))
         state.requests.append(Request(program, params, "POST" if body else "GET"))
         state.arrived.set()
-        state.released.wait(60)
+        state.released.wait(WAIT_SECONDS)
         return state.respond(program, params)
 
     with site(answer) as server:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
+from limits import WAIT_SECONDS
 from PIL import Image, ImageDraw, ImageFont
 
 from brain import Attachment, Context, Progress, Specialist
@@ -81,7 +82,7 @@ def outcome(
     if isinstance(arguments, Failure):
         return arguments
     provided = {type(ctx.settings): ctx.settings, Context: ctx}
-    return asyncio.run(execute(specialist, arguments, provided, keep.append, timeout=50))
+    return asyncio.run(execute(specialist, arguments, provided, keep.append, timeout=WAIT_SECONDS))
 
 
 async def last(items: AsyncIterator[Any]) -> Any:

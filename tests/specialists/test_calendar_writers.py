@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from calendars import CHANGED, Calendars, ics, id_in
+from limits import WAIT_SECONDS
 
 from brain import Refused
 from specialists._calendar.calendars import VersionConflict
@@ -114,7 +115,7 @@ def test_processes_lose_nothing(calendars: Calendars) -> None:
     """Three processes increment the same number in one file."""
     command = [sys.executable, "-c", COUNTER, str(calendars.folder / "ada"), "25"]
     processes = [subprocess.Popen(command, cwd=Path(__file__).parent.parent.parent) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert [process.wait(WAIT_SECONDS) for process in processes] == [0, 0, 0]
     assert "DESCRIPTION:75\n" in calendars.only_file()
 
 

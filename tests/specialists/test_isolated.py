@@ -10,6 +10,7 @@ from contextlib import aclosing, closing, suppress
 from pathlib import Path
 
 import pytest
+from limits import WAIT_SECONDS
 from specialist_calls import INVOICE, file, nested_pdf, text_pdf, written
 
 from brain import Refused
@@ -29,7 +30,7 @@ OWN = {
     "OPENBLAS_NUM_THREADS", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "LC_CTYPE",
 }  # fmt: skip
 SECRETS = {"BRAIN_KEYS": "s3cret:ada", "BRAIN_MODEL_KEY": "s3cret", "OPENAI_API_KEY": "s3cret", "BIG_KEY": "s3cret"}
-TIMEOUT = 60
+TIMEOUT = WAIT_SECONDS
 """Only a hanging test takes this long."""
 
 

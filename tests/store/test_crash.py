@@ -25,7 +25,7 @@ from brain.store import open_store
 WRITER = Path(__file__).parent.parent / "store_writer.py"
 KILLS = int(os.environ.get("BRAIN_TEST_KILLS", "10"))
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60 + 5 * KILLS)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300 + 5 * KILLS)]
 
 
 @contextmanager

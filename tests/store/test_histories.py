@@ -20,7 +20,7 @@ STEPS = 25
 LEASE_SECONDS = 15
 Place = tuple[str, str]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60 + HISTORIES // 5)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300 + HISTORIES // 5)]
 
 
 @dataclass

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from limits import WAIT_SECONDS
 from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read_turns, store_at
 
 from brain.errors import BadRequest, StoreError
@@ -273,7 +274,7 @@ async def test_an_answer_is_stored_when_the_disk_has_space_again(
         elif by == "deletion":
             assert await store.delete("ada", "c")
         elif by == "time":
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await store.wait_written(history)
     async with store_at(path) as store:
         expected = [("One", long, "complete"), *([("Two", "Short.", "complete")] if by == "the next turn" else [])]
@@ -313,7 +314,7 @@ async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
             with pytest.raises(StoreError, match="deleted or moved"):
                 await work
         assert "deleted or moved" in (await store.find_problem() or "")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while "leases of running turns cannot be renewed" not in caplog.text:  # noqa: ASYNC110
                 await asyncio.sleep(0)
     assert str(path) not in caplog.text
@@ -342,20 +343,20 @@ def stuck_writer(path: Path) -> Iterator[None]:
 
 
 async def test_all_that_waits_for_a_stuck_process_waits_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 3)
     async with store_at(path) as store:
         with stuck_writer(path):
             waiting = (store.begin("ada", f"c{number}", question("Hello"), ()) for number in range(100))
-            async with asyncio.timeout(25):  # one after the other, they would take 50 seconds
+            async with asyncio.timeout(WAIT_SECONDS):  # one after the other, they would take 300 seconds
                 found = await asyncio.gather(*waiting, return_exceptions=True)
         assert {type(one) for one in found} == {StoreError}
         await add_turn(store, "ada", "c")
         assert len(await read_turns(store, "ada", "c")) == 1
 
 
-@pytest.mark.timeout(25)
 async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.store.sqlite.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 1000)
     store = SQLite(path)
     await store.open()
     with stuck_writer(path):
@@ -373,7 +374,7 @@ class Blocker:
 
     def __call__(self, db: sqlite3.Connection) -> bool:
         self.has_begun.set()
-        return self._may_end.wait(30)
+        return self._may_end.wait(WAIT_SECONDS)
 
     async def hold(self, start: Callable[[], Awaitable[bool]]) -> "asyncio.Future[bool]":
         holding = asyncio.ensure_future(start())

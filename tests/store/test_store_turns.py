@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from limits import WAIT_SECONDS
 from msgspec.structs import replace
 from store_helpers import (
     NOON,
@@ -136,7 +137,7 @@ async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(path: Path, monk
         async def lease_ends_after(seconds: float) -> None:
             """Wait until a process prolonged or cut the lease to 15 seconds, by the clock of now."""
             query = "SELECT until FROM exchange WHERE outcome = ''"
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while abs(await owner._database.read(lambda db: db.execute(query).fetchone()[0]) / 1e6 - seconds) > 1:
                     await owner.data_version()
 
@@ -243,7 +244,7 @@ async def beginning_behind_a_read(
 
     def read_long(db: sqlite3.Connection) -> None:
         has_begun.set()
-        assert may_end.wait(30)
+        assert may_end.wait(WAIT_SECONDS)
         last(db)
 
     await add_turn(store, "ada", "c", files=[file(b"x")])

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Player, Server, brain_served, post
+from limits import WAIT_SECONDS
 from store_helpers import opened
 
 from brain.cli.main import run
@@ -46,7 +47,7 @@ def serve(path: Path) -> Any:
 
 
 def get(server: Server, user: str, path: str) -> Any:
-    return httpx.get(server.url + path, headers=key(user)).raise_for_status().json()
+    return httpx.get(server.url + path, headers=key(user), timeout=WAIT_SECONDS).raise_for_status().json()
 
 
 def check_import(path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from limits import WAIT_SECONDS
 from store_helpers import add_turn, fact, file, question, store_at
 
 from brain.errors import StoreError
@@ -54,7 +55,7 @@ async def test_deleted_words_leave_an_open_file(path: Path, monkeypatch: pytest.
     async with store_at(path) as store:
         await fill(store)
         await erase_all(store)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while traces(path):
                 await store.data_version()
         assert traces(path, b"trombon") > 1_000

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Process, post, script
+from limits import WAIT_SECONDS
 from turn_reports import a_report
 
 from brain.task import Task
@@ -135,11 +136,11 @@ def test_broken_requests_without_a_key_do_not_fill_the_log() -> None:
     with Process("serve", "--port", "0", "--model", "builtin", "--log", "json", env=env) as brain:
         port = int(brain.url().rpartition(":")[2].rstrip('"}'))
         for _ in range(200):
-            with socket.create_connection(("127.0.0.1", port), timeout=50) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as connection:
                 connection.sendall(b"GARBAGE\r\n\r\n")
                 assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
         brain.process.terminate()
-        _, _, err = brain.end(50)
+        _, _, err = brain.end(WAIT_SECONDS)
     lines = [json.loads(line)["message"] for line in err.splitlines() if "Invalid HTTP request received." in line]
     counts = [int(found[1]) for line in lines if (found := re.search(r"([0-9]+) more in", line))]
     assert (len(lines) - len(counts) + sum(counts), len(lines) < 100) == (200, True)
@@ -204,7 +205,7 @@ def log_of_a_turn(env: Mapping[str, str], *arguments: str) -> list[str]:
         assert found is not None
         assert post(found[1], json={"message": "hi"}).names[-1] == "done"
         brain.process.terminate()
-        code, out, err = brain.end(50)
+        code, out, err = brain.end(WAIT_SECONDS)
     assert (code, out) == (0, "")
     return err.splitlines()
 
@@ -240,10 +241,12 @@ def test_a_client_that_leaves_before_the_answer_is_logged_and_counted(tmp_path: 
     with Process("serve", "--port", "0", "--log", "json", "--model", slow) as brain:
         found = re.search(r"running at (http://[0-9.:]+)", brain.said("Specialists:"))
         assert found is not None
-        with httpx.stream("POST", f"{found[1]}/v1/chat/stream", json={"message": "hi"}, trust_env=False) as response:
+        with httpx.stream(
+            "POST", f"{found[1]}/v1/chat/stream", json={"message": "hi"}, trust_env=False, timeout=WAIT_SECONDS
+        ) as response:
             assert "turn_start" in next(response.iter_text())
         line = json.loads(brain.said('"outcome"').splitlines()[-1])
-        metrics = httpx.get(f"{found[1]}/metrics", trust_env=False, timeout=50).text
+        metrics = httpx.get(f"{found[1]}/metrics", trust_env=False, timeout=WAIT_SECONDS).text
     assert [line[key] for key in ("outcome", "first_token_ms", "calls", "passes")] == ["cancelled", None, 0, 1]
     assert 'brain_turns_total{outcome="cancelled",wire="native"} 1.0\n' in metrics
     assert "\nbrain_turns_running 0.0\n" in metrics
@@ -297,11 +300,11 @@ def test_no_text_of_users_models_or_specialists_is_in_logs_metrics_or_traces(tmp
         found = re.search(r"running at (http://[0-9.:]+)", brain.said("Specialists:"))
         assert found is not None
         answer = post(found[1], json=body, headers=key)
-        with httpx.Client(base_url=found[1], trust_env=False, timeout=50) as client:
+        with httpx.Client(base_url=found[1], trust_env=False, timeout=WAIT_SECONDS) as client:
             assert client.get("/metrics", headers={"authorization": "Bearer s3cret"}).status_code == 401
             metrics = client.get("/metrics", headers=key).text
         brain.process.terminate()
-        _, traces, log = brain.end(50)
+        _, traces, log = brain.end(WAIT_SECONDS)
     outcomes = re.findall(r'^brain_calls_total{outcome="(\w+)",specialist="([^"]*)"} 1.0$', metrics, re.MULTILINE)
     assert sorted(outcomes) == [
         ("forged", "?"), ("invalid_params", "vault"), ("malformed", "vault"), ("ok", "vault"), ("refused", "vault"),

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Player, Process, brain_served, post, script, streaming
+from limits import WAIT_SECONDS
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 from turn_helpers import echo
@@ -170,7 +171,7 @@ def test_the_documentation_has_every_metric() -> None:
 
 
 def scrape(url: str, **headers: str) -> Mapping[str, float]:
-    answer = httpx.get(f"{url}/metrics", headers=headers, trust_env=False, timeout=50)
+    answer = httpx.get(f"{url}/metrics", headers=headers, trust_env=False, timeout=WAIT_SECONDS)
     assert (answer.status_code, answer.headers["content-type"]) == (200, PLAIN)
     return read(answer.text)
 
@@ -188,7 +189,7 @@ def test_a_server_counts_turns_and_streams() -> None:
             assert (found["brain_turns_running"], found["brain_streams_open"]) == (1, 1)
         assert server.left() == []
         found = scrape(server.url, **key)
-        assert httpx.get(f"{server.url}/metrics", trust_env=False).status_code == 401
+        assert httpx.get(f"{server.url}/metrics", trust_env=False, timeout=WAIT_SECONDS).status_code == 401
     assert (found["brain_turns_running"], found["brain_streams_open"]) == (0, 0)
     assert found['brain_turns_total{outcome="complete",wire="native"}'] == 1
     assert found['brain_turns_total{outcome="cancelled",wire="native"}'] == 1
@@ -310,4 +311,4 @@ def test_no_folder_is_left_when_the_first_process_is_killed(tmp_path: Path) -> N
 
 
 def text_of(url: str) -> str:
-    return httpx.get(f"{url}/metrics", trust_env=False).text
+    return httpx.get(f"{url}/metrics", trust_env=False, timeout=WAIT_SECONDS).text

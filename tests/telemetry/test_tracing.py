@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from brain_servers import Player, brain_served, post
+from limits import WAIT_SECONDS
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from turn_helpers import echo
@@ -311,7 +312,7 @@ def test_traces_that_cannot_be_exported_stop_the_start_with_one_line(env: dict[s
     program = MAIN if env else WITHOUT_EXTRA
     command = [sys.executable, "-c", program, "serve", "--model", "builtin", "--port", "0", "--workers", "2"]
     env = {"BRAIN_TRACES": "otlp", "PATH": "", **env}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=WAIT_SECONDS)
     assert (done.returncode, done.stdout, part in done.stderr) == (2, "", True)
     assert len(done.stderr.splitlines()) == 1
 

@@ -133,7 +133,6 @@ def nested(levels: int) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": nested(levels - 1)}} if levels else {"type": "string"}
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "parameters",
     [
