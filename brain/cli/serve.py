@@ -24,7 +24,7 @@ from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from brain.cli.commands.names import check_named_specialists, describe_rejected, discover
 from brain.cli.ports import describe_port_user
@@ -49,7 +49,7 @@ MAX_DESCRIPTORS = 65_536
 MIN_STALL_SECONDS = 20.0
 """Minimum time before a client that reads nothing is dropped; a bad connection may stall for some seconds."""
 HANG_SECONDS = 10
-"""A worker that hangs for this time is replaced."""
+"""A worker that serves and then hangs for this time is replaced."""
 ALL_ADDRESSES = ("0.0.0.0", "::")
 
 log = logging.getLogger("brain")
@@ -249,7 +249,6 @@ def _serve_with_workers(settings: Settings, stop: _StopLog) -> int:
             factory=True,
             lifespan="on",
             workers=settings.workers,
-            timeout_worker_healthcheck=HANG_SECONDS,
         )
         port = listeners[0].getsockname()[1]
         threading.Thread(target=_greet_when_ready, args=(settings, port, models, receiver), daemon=True).start()
@@ -314,11 +313,15 @@ def _greet_when_ready(settings: Settings, port: int, models: Models, receiver: C
 
 
 class _Supervisor(Multiprocess):
-    """Uvicorn's supervisor. Only its process handles signals of the terminal, and it stops the workers."""
+    """Uvicorn's supervisor. Only its process handles signals of the terminal, and it stops the workers.
+
+    A worker may take any time to start. Uvicorn would replace it if it does not answer within `HANG_SECONDS`.
+    """
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], stop: _StopLog) -> None:
         super().__init__(config, sockets)
         self._stop = stop
+        self._starting: set[Process] = set()
 
     def handle_signals(self) -> None:
         for number in self.signal_queue:
@@ -330,16 +333,42 @@ class _Supervisor(Multiprocess):
         super().handle_signals()
 
     def init_processes(self) -> None:
+        self.processes = [self._start_worker() for _ in range(self.processes_num)]
+
+    def _start_worker(self) -> Process:
+        worker = Process(self.config, self.sockets)
         with _terminal_signals_blocked():
-            super().init_processes()
+            worker.start()
+        worker.parent_conn.send(b"ping")  # it answers when it gets to that
+        self._starting.add(worker)
+        return worker
 
     def keep_subprocess_alive(self) -> None:
-        before = self.processes.copy()
-        with _terminal_signals_blocked():
-            super().keep_subprocess_alive()
-        for old, new in zip(before, self.processes, strict=True):
-            if old is not new:
-                log.warning("worker %s exited with code %s; worker %s replaces it", old.pid, old.exitcode, new.pid)
+        for number, worker in enumerate(self.processes):
+            if self.should_exit.is_set():
+                return
+            if self._is_healthy(worker):
+                continue
+            worker.kill()
+            worker.join()
+            self._starting.discard(worker)
+            if worker.exitcode == STARTUP_FAILURE:  # the others would fail in the same way
+                self.should_exit.set()
+                return
+            new = self.processes[number] = self._start_worker()
+            log.warning("worker %s exited with code %s; worker %s replaces it", worker.pid, worker.exitcode, new.pid)
+
+    def _is_healthy(self, worker: Process) -> bool:
+        if worker not in self._starting:
+            return worker.is_alive(HANG_SECONDS)
+        if not worker.process.is_alive():
+            return False
+        if worker.parent_conn.poll():
+            if worker.parent_conn.recv():  # it serves
+                self._starting.discard(worker)
+            else:
+                worker.parent_conn.send(b"ping")
+        return True
 
     def handle_hup(self) -> None:
         """A closed terminal stops the server; uvicorn would restart the workers."""

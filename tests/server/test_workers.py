@@ -1,5 +1,6 @@
 """`brain serve` as real processes: how workers start, what each serves, and how a server ends."""
 
+import fcntl
 import json
 import os
 import re
@@ -200,6 +201,40 @@ def test_a_killed_worker_is_replaced_and_the_other_continues(tmp_path: Path) -> 
         brain.process.kill()  # without a word to the workers
         for pid in new:
             wait_ended(pid)
+
+
+SLOW_START = """\
+import fcntl
+import os
+import sys
+
+from uvicorn.supervisors.multiprocess import Multiprocess
+
+if "--multiprocessing-fork" in sys.orig_argv:
+    with open(os.environ["START_LOCK"]) as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+else:
+    handle_signals, numbers = Multiprocess.handle_signals, iter(range(1, 1000))
+
+    def look(self):
+        print(f"look {next(numbers)}", file=sys.stderr, flush=True)
+        handle_signals(self)
+
+    Multiprocess.handle_signals = look
+"""
+
+
+def test_a_worker_may_take_any_time_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW_START)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("START_LOCK", str(tmp_path / "lock"))
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with Process("serve", "--workers", "2", "--port", "0", "--model", script(tmp_path, ["Hi."])) as brain:
+            brain.said("look 4")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            assert httpx.get(f"{brain.url()}/healthz", trust_env=False).status_code == 200
+            assert "replaces it" not in brain.stderr
 
 
 @pytest.mark.parametrize(
