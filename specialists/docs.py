@@ -3,8 +3,9 @@
 import re
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -16,14 +17,74 @@ from specialists._kit.examples import read_examples
 from specialists._kit.passages import make_anchor, split_passages, split_sections, unwrap
 from specialists._kit.text import content_words
 
-PASSAGES_GIVEN = 3
+PASSAGES_GIVEN = 8
+CHARACTERS_GIVEN = 4800
+SHORTEST_PART = 200
+SHORT = 600
+"""Passages up to this length are given whole, longer ones by their matching parts."""
 QUERY_SHOWN = 200
 MAX_WORDS = 20
 """Words of a message that an assisted call looks for."""
-OF_SPECIALISTS = "reference/specialists/"
-"""Prefix of the pages about specialists."""
-_WEIGHTS = "12.0, 4.0, 1.0"
-"""Weights of a passage's heading, the headings above it, and its text."""
+MAX_SEARCHED = 20
+"""Words of a query that are looked up."""
+_SPECIAL = re.compile(
+    r"reference/specialists/|changelog|contributing|explanation/(?:architecture|decisions|performance)"
+)
+"""Pages about one specialist, or about Brain's history and inside. They rank lower, unless the query names them."""
+_SPECIAL_FACTOR = 0.6
+_TITLED_FACTOR = 3.0
+_WEIGHTS = "6.0, 1.0, 1.0"
+"""Weights of the heading of a part, the headings and the page above it, and its text."""
+_SYNONYM_FACTOR = 0.3
+_SYNONYMS = """
+specialist tool function plugin extension
+conversation chat dialogue thread
+answer reply response
+message question prompt
+task job
+attach upload
+session login logged logout sign
+key password credential
+user person people account
+delete remove erase forget
+store save keep
+memory remember recall
+limit maximum max size large big largest biggest
+seconds duration timeout
+wait delay
+error fail failure crash problem
+cancel stop abort
+off disable deactivate
+parallel concurrent simultaneous
+schedule recurring repeat
+setting configuration config option
+parameter argument
+show display
+requires needs
+private privacy confidential
+model llm
+openai gpt chatgpt
+window history context
+machine computer host
+cpu core
+container docker
+database sqlite
+folder directory
+url address link
+website site
+offline internet
+phone mobile
+price cost money
+image picture photo
+code barcode qr
+docx word
+xlsx spreadsheet excel sheet
+pptx powerpoint slides
+"""
+"""Words that people use, in groups with those of the documentation."""
+_COMMENT = re.compile(r"^<!--.*?-->\n?", re.MULTILINE)
+"""A mark in the source of a page, such as one around a generated table."""
+_ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
 _LINK = re.compile(r"!?\[([^]]*)\]\((?:[\w./-]+\.(?:md|png|svg))?(?:#[\w-]*)?\)")
 """An image, or a link to another page. An answer has no place that such a link could open."""
 
@@ -41,9 +102,23 @@ class Passage:
         return " › ".join(self.heading)
 
     @property
+    def page_name(self) -> str:
+        """The page without its folder."""
+        return self.page.rpartition("/")[2]
+
+    @property
     def id(self) -> str:
         """Page and anchor, as in a link to the section."""
         return f"{self.page}#{make_anchor(self.heading[-1])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A paragraph, list item or table row of a passage; `head` is the head of its table."""
+
+    passage: Passage
+    head: str
+    text: str
 
 
 class Documentation:
@@ -59,55 +134,126 @@ class Documentation:
         self.titles = [
             next((heading[-1] for heading, _ in split_sections(text) if heading), name) for name, text in pages.items()
         ]
-        self.passages = [passage for name, text in pages.items() for passage in split_page(name, text)]
+        self.parts = [
+            Part(passage, head, part)
+            for name, text in pages.items()
+            for passage in split_page(name, text)
+            for head, part in split_parts(passage.text)
+        ]
         self._lock = threading.Lock()
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         weakref.finalize(self, self._index.close)
-        self._index.execute(
-            "CREATE VIRTUAL TABLE passage USING fts5(own, above, text, tokenize='porter unicode61 remove_diacritics 2')"
+        for table in ("part USING fts5(own, above, text,", "synonym USING fts5(words,"):
+            self._index.execute(f"CREATE VIRTUAL TABLE {table} tokenize='porter unicode61 remove_diacritics 2')")
+        rows = (
+            (n, part.passage.heading[-1], f"{' '.join(part.passage.heading[:-1])} {part.passage.page_name}", part.text)
+            for n, part in enumerate(self.parts)
         )
-        rows = ((n, p.heading[-1], " ".join(p.heading[:-1]), p.text) for n, p in enumerate(self.passages))
-        self._index.executemany("INSERT INTO passage (rowid, own, above, text) VALUES (?, ?, ?, ?)", rows)
+        self._index.executemany("INSERT INTO part (rowid, own, above, text) VALUES (?, ?, ?, ?)", rows)
+        self._index.executemany("INSERT INTO synonym (words) VALUES (?)", ((one,) for one in _SYNONYMS.split("\n")))
 
     def search(self, query: str, section: str | None = None) -> list[Passage]:
-        """Return the best passages, only from one page or heading if a section is named.
+        """Return the best passages, only from one page or heading if a section is named. Long ones are shortened."""
+        found: dict[Passage, list[int]] = {}
+        room = CHARACTERS_GIVEN
+        for number in self._rank(query):
+            part = self.parts[number]
+            passage, is_short = part.passage, len(part.passage.text) <= SHORT
+            is_new = passage not in found
+            if is_new and any(passage.text == other.text for other in found):  # README and the first page
+                continue
+            if (is_short and not is_new) or (is_new and len(found) == PASSAGES_GIVEN):
+                continue
+            if section is not None and not _is_in_section(passage, section):
+                continue
+            room -= len(passage.text) if is_short else len(part.text)
+            if room < 0 and found:
+                break
+            found.setdefault(passage, []).append(number)
+        return [
+            passage if len(passage.text) <= SHORT else replace(passage, text=self._join(sorted(numbers)))
+            for passage, numbers in found.items()
+        ]
 
-        Passages whose heading has all words rank first, then passages that have all words. Pages about specialists
-        rank below the others, unless the query names them.
+    def _rank(self, query: str) -> list[int]:
+        """Return the numbers of matching parts, best first: the more words match, and the rarer, the better.
+
+        A heading with all words counts double.
         """
-        words = content_words(query)
+        words = list(dict.fromkeys(content_words(query)))[:MAX_SEARCHED]
         if not words:
             return []
+        totals: dict[int, float] = {}
+        matched: Counter[int] = Counter()
+        for word in words:
+            scores: dict[int, float] = {}
+            for synonym, factor in self._list_synonyms(word).items():
+                for number, score in self._score(f'"{synonym}"'):
+                    scores[number] = max(scores.get(number, 0), score * factor)
+            for number, score in scores.items():
+                totals[number] = totals.get(number, 0) + score
+            matched.update(scores)
 
-        def is_other_specialist(passage: Passage) -> bool:
-            return passage.page.startswith(OF_SPECIALISTS) and passage.page.rpartition("/")[2] not in words
+        titled = {number for number, _ in self._score(" AND ".join(f'own : "{word}"' for word in words))}
 
-        matches = (
-            " AND ".join(f'own : "{word}"' for word in words),
-            " AND ".join(f'"{word}"' for word in words),
-            " OR ".join(f'"{word}"' for word in words),
-        )
-        found: dict[Passage, None] = {}
-        for match in matches:
-            with self._lock:
-                rows = self._index.execute(
-                    f"SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, {_WEIGHTS})", (match,)
-                ).fetchall()
-            found |= dict.fromkeys(sorted((self.passages[number] for (number,) in rows), key=is_other_specialist))
-        return [one for one in found if section is None or _is_in_section(one, section)][:PASSAGES_GIVEN]
+        def weigh(number: int) -> float:
+            passage = self.parts[number].passage
+            is_special = _SPECIAL.match(passage.page) and passage.page_name not in words
+            factor = (_SPECIAL_FACTOR if is_special else 1) * (_TITLED_FACTOR if number in titled else 1)
+            return totals[number] * matched[number] * factor
+
+        return sorted(totals, key=weigh, reverse=True)
+
+    def _list_synonyms(self, word: str) -> Mapping[str, float]:
+        """Return a word and its synonyms, each with a factor."""
+        with self._lock:
+            groups = self._index.execute("SELECT words FROM synonym WHERE synonym MATCH ?", (f'"{word}"',)).fetchall()
+        return {other: _SYNONYM_FACTOR for (words,) in groups for other in words.split()} | {word: 1.0}
+
+    def _score(self, match: str) -> Sequence[tuple[int, float]]:
+        with self._lock:
+            return self._index.execute(
+                f"SELECT rowid, -bm25(part, {_WEIGHTS}) FROM part WHERE part MATCH ?", (match,)
+            ).fetchall()
+
+    def _join(self, numbers: Sequence[int]) -> str:
+        """Return parts as one text, with the head of each table."""
+        text, before = "", ""
+        for part in (self.parts[number] for number in numbers):
+            is_row = part.head != "" and part.head == before
+            text += ("\n" if is_row else "\n\n") + ("" if is_row or not part.head else f"{part.head}\n") + part.text
+            before = part.head
+        return text.strip("\n")
+
+
+def split_parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the paragraphs, list items and table rows of a passage, each with the head of its table.
+
+    Short ones are joined, since a match in a few words says little.
+    """
+    for paragraph in re.split(r"\n\n+", text):
+        lines = paragraph.split("\n")
+        is_table, is_list = len(lines) > 2 and lines[0].startswith("|"), _ITEM.match(lines[0])
+        head, part = "\n".join(lines[:2]) if is_table else "", ""
+        for line in lines[2:] if is_table else lines:
+            if len(part) >= SHORTEST_PART and (is_table or (is_list and _ITEM.match(line))):
+                yield head, part
+                part = ""
+            part += ("\n" if part else "") + line
+        yield head, part
 
 
 def split_page(page: str, text: str) -> Iterator[Passage]:
     """Yield the sections of a Markdown page, long ones in pieces, with one line per paragraph."""
     for heading, body in split_sections(text):
-        for passage in split_passages(unwrap(_LINK.sub(r"\1", body))):
+        for passage in split_passages(unwrap(_LINK.sub(r"\1", _COMMENT.sub("", body)))):
             yield Passage(page, heading or (page,), passage)
 
 
 def _is_in_section(passage: Passage, section: str) -> bool:
     name = section.strip().lower().removesuffix(".md")
     page = passage.page.lower()
-    return name in (page, page.rpartition("/")[2]) or any(name in title.lower() for title in passage.heading)
+    return name in (page, passage.page_name.lower()) or any(name in title.lower() for title in passage.heading)
 
 
 @cache

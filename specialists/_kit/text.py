@@ -19,9 +19,10 @@ _JOINERS = "\u200c\u200d"
 _PIECE = 65_536
 _QUESTION_WORDS = frozenset({
     "a", "about", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "get",
-    "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on", "or", "our", "own", "should",
-    "so", "that", "the", "their", "them", "then", "there", "these", "this", "to", "was", "we", "what", "when", "where",
-    "which", "who", "why", "will", "with", "work", "you", "your",
+    "happen", "happens", "has", "have", "how", "i", "if", "in", "is", "it", "its", "make", "makes", "many", "me",
+    "mean", "means", "much", "my", "need", "needs", "of", "on", "or", "our", "own", "s", "should", "so", "that", "the",
+    "their", "them", "then", "there", "these", "this", "to", "use", "used", "using", "want", "was", "we", "what",
+    "when", "where", "which", "who", "why", "will", "with", "you", "your",
 })  # fmt: skip
 """Documents rarely use these words, so they would outweigh the content words."""
 

@@ -1,12 +1,15 @@
 """`docs`: search in Markdown pages and in Brain's documentation."""
 
 import shutil
+import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from specialist_calls import answer, context
 
-from brain import Citation
+from brain import AssistContext, Citation
+from brain.assist.params import build_params
 from specialists.docs import Documentation, answer_query, docs, find_pages, health, split_page
 
 GUIDE = """# Guide
@@ -61,6 +64,7 @@ def test_sections_have_the_path_of_their_headings() -> None:
         ("calendar folder", None, "Two"),  # all the words go before some
         ("limit of calls", None, "Guide › Limits"),  # pages about specialists rank lower
         ("limit of ocr calls", None, "ocr › Limits"),  # unless it is named
+        ("maximum of ocr invocations", None, "ocr › Limits"),  # synonyms match
         ("limit", "ocr", "ocr › Limits"),
         ("a", "limits", "Guide › Limits"),
         ("it", "server.md", "Running the server"),
@@ -86,7 +90,7 @@ def test_the_introduction_of_a_page_about_it_comes_first(query: str) -> None:
 
 @pytest.mark.parametrize("query", ['"', "title:calls", "calls NOT turn", "calls*", "NEAR(a b)", "(", "-", "", "\0"])
 def test_a_query_has_no_syntax(documentation: Documentation, query: str) -> None:
-    assert len(documentation.search(query)) <= 3
+    assert len(documentation.search(query)) <= 4
 
 
 def test_results_have_numbered_passages_and_citations(documentation: Documentation) -> None:
@@ -124,6 +128,18 @@ def test_answers_about_brain_start_with_the_right_page(query: str, first: str) -
     assert "\n- Architecture" in answer(docs, {"query": "xyzzy"}, context())
 
 
+QUESTIONS = tomllib.loads(Path(__file__).with_name("docs_questions.toml").read_text("utf-8"))
+
+
+def test_most_questions_find_their_answer() -> None:
+    """As a whole question, and as the words that an assisted call looks for."""
+    assisted = {one: build_params(docs, one, AssistContext(datetime(2026, 11, 23, tzinfo=UTC))) for one in QUESTIONS}
+    for queries, least in ({one: {"query": one} for one in QUESTIONS}, 67), (assisted, 62):
+        texts = {one: answer(docs, query, context()) for one, query in queries.items() if query}
+        missed = [one for one, fact in QUESTIONS.items() if fact not in texts[one].partition("\n\n")[2]]
+        assert len(QUESTIONS) - len(missed) >= least, missed
+
+
 def test_the_pages_are_next_to_the_package_or_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "specialists"
     built = package / "documentation"
@@ -151,6 +167,7 @@ def test_the_pages_are_next_to_the_package_or_in_it(tmp_path: Path, monkeypatch:
         ("> it was\n> said", "> it was said"),
         ("Before:\n```text\nas it\nis\n```\nbehind\nit", "Before:\n```text\nas it\nis\n```\nbehind it"),
         ("| a |\n|---|\n| b |\n| c |", "| a |\n|---|\n| b |\n| c |"),
+        ("<!-- start -->\n| a |\n|---|\n| b |\n<!-- end -->", "| a |\n|---|\n| b |"),
         ("    as it\n    is", "    as it\n    is"),
         ("a line\\\nand the next", "a line\\\nand the next"),
         ("a line  \nand the next", "a line\nand the next"),
@@ -163,3 +180,12 @@ def test_the_pages_are_next_to_the_package_or_in_it(tmp_path: Path, monkeypatch:
 )
 def test_the_lines_of_a_paragraph_are_one(source: str, shown: str) -> None:
     assert [passage.text for passage in split_page("guide", f"# Guide\n\n{source}\n")] == [shown]
+
+
+def test_a_long_passage_is_shortened_to_its_matching_parts() -> None:
+    row = f"| OTHER | {'something ' * 25}|\n"
+    table = f"| key | meaning |\n|---|---|\n{row * 2}| PORT | the port to listen on |\n{row}"
+    found = Documentation({"settings": f"# Settings\n\n{table}"}).search("port")
+    assert [passage.text for passage in found] == [
+        f"| key | meaning |\n|---|---|\n| PORT | the port to listen on |\n{row.strip()}"
+    ]
