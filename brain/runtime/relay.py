@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Error, Usage
-from brain.messages import Exchange, TurnReport, to_answer_id
+from brain.messages import Exchange, State, TurnReport, to_answer_id
 from brain.protocols.native import FrameEncoder, text_of_tokens
 from brain.runtime import commands
 from brain.runtime.commands import Command, Join, Leave, ShowTurn, StopTurn
@@ -164,9 +164,10 @@ class RemoteRun:
     async def catch_up(self, number: int = 0) -> None:
         """See `AnyRun.catch_up`. If the owner is dead, this waits for the end of the turn."""
         if number > self.log.last and not self.has_ended:
-            try:
-                await self.control(ShowTurn())
-            except BadRequest:  # no reply
+            state: State = "error"
+            with suppress(BadRequest):  # no reply
+                state = (await self.control(ShowTurn())).state
+            if state in ("done", "error"):
                 await self.wait_ended()
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):

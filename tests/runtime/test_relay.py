@@ -276,7 +276,8 @@ async def test_turns_of_a_dead_process_end_as_interrupted(here: Process, there: 
     assert not remote.has_ended, "its lease is not over"
     clock, there.engine.store._clock = there.engine.store._clock, lambda: clock() + 16
     await left.check()
-    await remote.wait_ended()
+    await remote.catch_up(run.log.last + 1_000)
+    assert remote.log.events(run.log.last + 1_000) == remote.log.events()[-1:]
     assert short(remote.log.events())[-2:] == ["upon a time", {"failed": "shutdown"}]
     assert remote.log.events()[:-1] == run.log.events()
     assert await there.stored() == [("Once upon a time", "interrupted")]
