@@ -80,6 +80,7 @@ NoticeCode = Literal[
     "prompt_progress",
     "unknown_tool",
     "repetition",
+    "reasoning",
     "fallback",
     "skipped",
     "assist",

@@ -66,19 +66,23 @@ class AnswerFilter:
     """
 
     def __init__(self, question: str, results: Sequence[str] = (), stops: Sequence[str] = STOPS) -> None:
-        self.has_shown = False
-        self.is_done = False
         self._stops = stops
-        self._pending = ""
-        self._seen: set[str] = set()
-        self._held: list[str] | None = [] if results else None  # sentences before the first one about the result
         self._is_checked = bool(results)
+        self.restart()
         question, results = question[:MAX_SOURCE], [text[:MAX_SOURCE] for text in results]
         self._letters = " ".join((question, *results)).casefold()
         self._numbers = _numbers(self._letters)
         found = " ".join(results)
         self._new_numbers = _numbers(found) - _numbers(question)
         self._new_words = _content_words(found) - _content_words(question)
+
+    def restart(self) -> None:
+        """Forget the text so far: it was reasoning."""
+        self.has_shown = False
+        self.is_done = False
+        self._pending = ""
+        self._seen: set[str] = set()
+        self._held: list[str] | None = [] if self._is_checked else None  # sentences before one about the result
 
     @property
     def is_holding(self) -> bool:

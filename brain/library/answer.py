@@ -144,7 +144,7 @@ class ThinkerRun:
         results = [call for call in self._calls if isinstance(call, SpecialistResult)]
         text = "".join(self._texts)
         return Response(
-            text=f"{text.rstrip()}\n\n{SPOKEN_ERRORS[last.code]}".lstrip() if isinstance(last, Error) else text,
+            text=f"{text.rstrip()}\n\n{SPOKEN_ERRORS[last.code]}".lstrip() if isinstance(last, Error) else last.text,
             message_id=report.message_id,
             conversation_id=run.conversation_id,
             citations=[citation for result in results for citation in result.citations],

@@ -12,7 +12,7 @@ from brain.concurrency import iterate
 from brain.errors import BrainError, Refused
 from brain.events import Error, Event, Limits, MarkerSyntax, Resume, SpecialistError, SpecialistResult, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
-from brain.markers.scanner import PassEnd, Scanner
+from brain.markers.scanner import PassEnd, ReasoningEnd, Scanner
 from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, Purpose, renumber, sniff
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.plugins.registry import Registry
@@ -145,7 +145,7 @@ async def _read_in_place(
                     events.clear()
                 elif isinstance(piece, str):
                     yield {"token": piece}
-                else:
+                elif not isinstance(piece, ReasoningEnd):
                     yield {"thinking": piece.text} if isinstance(piece, Thinking) else piece
 
 

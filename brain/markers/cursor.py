@@ -8,8 +8,7 @@ states, any split of the text gives the same result, and other characters never 
 import json
 import re
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from brain.text import replace_surrogates
 
@@ -30,24 +29,35 @@ PARTNER = {"}": "{", "]": "["}
 _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedMarker:
+class ParsedMarker(NamedTuple):
     """A parsed marker.
 
     Attributes:
         params: The parameters, or None if the body could not be parsed.
         problem: Why the body could not be parsed.
         is_complete: False if the characters ended before the marker did.
+        is_text: Whether all parameters are texts, which the schema of the specialist may turn into other values.
+        more: The other calls of a marker that has several.
     """
 
     name: str
     params: Params | None = None
     problem: str = ""
     is_complete: bool = True
+    is_text: bool = False
+    more: tuple["ParsedMarker", ...] = ()
 
 
-Reader = Generator[re.Pattern[str], re.Match[str] | None, ParsedMarker | None]
-"""Reads one marker after its opener. Its value is None if the text turns out not to be a marker."""
+class Channel(NamedTuple):
+    """A header that opens reasoning or a part of the answer, or the message of somebody else."""
+
+    kind: Literal["thinking", "answer", "other"]
+
+
+Parsed = ParsedMarker | Channel | None
+"""What a reader found. None: the text is not a marker."""
+Reader = Generator[re.Pattern[str], re.Match[str] | None, Parsed]
+"""Reads one marker after its opener."""
 
 
 class Cursor:
@@ -136,10 +146,19 @@ class Cursor:
             self.at += 1
         return True
 
-    def move_past_text(self, expected: str) -> Steps:
-        """Move past the next `expected`, which is ASCII."""
-        start, pattern, ending = self.offset, re.compile(re.escape(expected[-1])), expected.encode()
-        while (yield from self.move_past(pattern)):
+    def move_past_text(self, expected: str, since: int | None = None, longest: int = MARKER_LIMIT) -> Steps:
+        """Move past the next `expected`, which is ASCII.
+
+        Args:
+            since: The offset where it may begin, if some of it was read already.
+            longest: Characters to read at most, about.
+        """
+        start, pattern, ending = (
+            self.offset if since is None else since,
+            re.compile(re.escape(expected[-1])),
+            expected.encode(),
+        )
+        while self.offset - start <= longest and (yield from self.move_past(pattern)):
             tail = self.text[max(self._start, self.at - len(expected)) : self.at].encode()
             if self.offset - start >= len(expected) and (self._before[-len(expected) :] + tail).endswith(ending):
                 return True
@@ -158,7 +177,7 @@ class Cursor:
         return self.raw()[start:]
 
 
-def resume(reader: Reader, cursor: Cursor) -> tuple[ParsedMarker | None, bool]:
+def resume(reader: Reader, cursor: Cursor) -> tuple[Parsed, bool]:
     """Let a reader read the available characters. Return its result, and whether it waits for more."""
     try:
         cursor.pattern = reader.send(cursor.match)

@@ -6,7 +6,8 @@ from typing import Any
 from brain.markers.cursor import Cursor, Params, ParsedMarker, Reader, Steps, decode_object
 from brain.markers.loose_json import decode_loosely, move_past_value
 
-OPENERS = ("<function_call>", "<tool_call>")
+TOOL_CALL = "<tool_call>"
+OPENERS = ("<function_call>", TOOL_CALL)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 UNREADABLE = "?"

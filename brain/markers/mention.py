@@ -18,13 +18,13 @@ def read(cursor: Cursor, opener: str) -> Reader:
     if not name or name == word or not (yield from cursor.read_literal("(")):
         return None
     start = cursor.offset
-    if not (yield from _move_past_closer(cursor)):
+    if not (yield from move_past_closer(cursor)):
         return ParsedMarker(name, is_complete=False)
     arguments = read_arguments(cursor.raw(), start)
     return ParsedMarker(name, arguments.params, arguments.problem)
 
 
-def _move_past_closer(cursor: Cursor) -> Steps:
+def move_past_closer(cursor: Cursor) -> Steps:
     """Move past the `)` that is not in a quoted value. A quote elsewhere is an apostrophe."""
     while (yield from cursor.move_past(_VALUE_OR_END)):
         if cursor.text[cursor.at - 1] == ")":

@@ -24,6 +24,7 @@ _OPENERS = re.compile(
         (?<=\[)(?=(?P<block>(?P<word>\s*+(?:/\s*+)?SPECIALIST\\?_(?:RESULT|ERROR))\b(?:[^\[\]\n]{{0,200}}\])?))
       | (?<=SPECIALIST_REQUEST\[)
       | (?<=<)(?=\s*+(?:/\s*+)?(?:function_call|tool_call)\s*+>)
+      | (?<=<)(?=\s*+function\s*+=)
       | (?<=@)(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()
       | (?<=\()(?=(?P<note>\s*+(?:{_NOTE})))
       | {_TOKEN}

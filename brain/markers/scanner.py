@@ -8,18 +8,19 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
+from typing import Any, Literal
 
 from brain.events import MarkerSyntax, Thinking
-from brain.markers import bracket, function_call, mention
-from brain.markers.cursor import MARKER_LIMIT, Cursor, ParsedMarker, Reader, resume
+from brain.markers import bracket, function_call, harmony, llama, mention, mistral, tags
+from brain.markers.cursor import MARKER_LIMIT, Channel, Cursor, ParsedMarker, Reader, resume
+from brain.markers.template_tokens import REASONING, find_message_tokens, find_open_reasoning
 from brain.messages import Call
-from brain.text import find_surrogate, join_surrogates
+from brain.text import TextBuffer, find_surrogate, join_surrogates
 
 BACKTICK = "`"
 FORGED_OPENERS = ("[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:")
 BLOCK_CLOSER = "[/SPECIALIST_RESULT]"
-THINK_OPENER, THINK_CLOSER = "<think>", "</think>"
 MAX_WHITESPACE_BEFORE_THINKING = 64
 """Longest white space before the opening tag, in characters. Longer white space is text."""
 MAX_WHITESPACE_AFTER_CALL = 64
@@ -31,18 +32,27 @@ class PassEnd:
     """The rest of the pass does not matter, so its stream can be closed."""
 
 
-Piece = str | Thinking | Call | PassEnd
+@dataclass(frozen=True, slots=True)
+class ReasoningEnd:
+    """All text of the pass before this piece was reasoning: its opening tag was missing."""
+
+
+Piece = str | Thinking | Call | ReasoningEnd | PassEnd
 """A plain string is text to show. A call with a `code` could not be parsed; its `reason` explains why."""
 
-PASS_END = PassEnd()
+PASS_END, REASONING_END = PassEnd(), ReasoningEnd()
 FORGED_REASON = "the model wrote a result block itself"
 
 _SYNTAXES = {"bracket": bracket, "function_call": function_call, "mention": mention}
 """A syntax is a module with `OPENERS` and a function `read`, which reads a marker after its opener."""
+_MODEL_FORMATS = (tags, mistral, llama)
+"""Further syntaxes in the same form. They count with `function_call`, if the template has one of `TEMPLATE_WORDS`."""
 
 _Read = Callable[[Cursor, str], Reader]
 _Mode = Callable[["Scanner", str, int, list[Piece]], int]
 _Search = Callable[..., re.Match[str] | None]
+_Meaning = Literal["forged", "dropped", "end", "subject", "reasoned"]
+FindSchema = Callable[[str], Mapping[str, Any] | None]
 
 _NOT_WHITE = re.compile(r"\S")
 
@@ -52,9 +62,12 @@ class _Delimiters:
     """The delimiters to search for. `find` and `opener_at` also match an incomplete one at the end of the text."""
 
     openers: Mapping[str, _Read]
+    others: Mapping[str, _Meaning]
+    beginning_at: _Search
     opener_at: _Search
     find: _Search
     beginnings: frozenset[str]
+    opener_beginnings: frozenset[str]
 
 
 class Scanner:
@@ -62,18 +75,38 @@ class Scanner:
 
     Args:
         syntaxes: The call syntaxes to read.
+        template: Chat template of the model, with its first and last token. Empty if it is unknown: then all formats of
+            models count.
+        is_continued: Whether the text continues a started answer.
+        find_schema: Returns the JSON Schema of a specialist's parameters, for formats whose values are all texts.
         stops: Whether the pass ends at the first character after a call that is neither white space nor the start of
             another call. If False, text continues after each call.
     """
 
     __slots__ = (
-        "_beginnings", "_buffer", "_delimiters", "_find", "_has_called", "_high_surrogate", "_is_literal", "_is_plain",
-        "_marker", "_mode", "_stops", "_whitespace",
+        "_assumed", "_beginnings", "_buffer", "_delimiters", "_find", "_find_schema", "_has_called", "_has_subject",
+        "_high_surrogate", "_is_literal", "_is_plain", "_marker", "_mode", "_stops", "_syntaxes", "_thinking_end",
+        "_whitespace",
     )  # fmt: skip
 
-    def __init__(self, syntaxes: Sequence[MarkerSyntax], *, stops: bool = True) -> None:
-        self._delimiters = _find_delimiters(tuple(syntaxes))
+    def __init__(
+        self,
+        syntaxes: Sequence[MarkerSyntax],
+        template: str = "",
+        *,
+        is_continued: bool = False,
+        find_schema: FindSchema | None = None,
+        stops: bool = True,
+    ) -> None:
+        self._syntaxes = tuple(syntaxes)
+        self._delimiters = _find_delimiters(self._syntaxes, template)
         self._find = self._delimiters.find
+        self._find_schema = find_schema
+        self._thinking_end = (
+            "" if is_continued else find_open_reasoning(template)
+        )  # the tag after the reasoning, if any
+        self._assumed = TextBuffer() if self._thinking_end else None  # text that is reasoning if that tag comes
+        self._has_subject = False
         self._stops = stops
         self._has_called = False
         self._whitespace = 0  # white-space characters since the last call
@@ -113,12 +146,25 @@ class Scanner:
         """Whether the scanner holds back a possible delimiter."""
         return bool(self._buffer) or self._marker is not None
 
-    def close(self) -> Sequence[Piece]:
-        """End the pass. Return the pieces that were held back."""
+    def skip_reasoning(self) -> None:
+        """Expect no reasoning in the text, because the server sends it separately."""
+        if self._assumed is not None and self._mode is Scanner._at_start:
+            self._assumed, self._thinking_end = None, ""
+
+    def close(self, *, is_cut: bool = False) -> Sequence[Piece]:
+        """End the pass. Return the pieces that were held back.
+
+        Args:
+            is_cut: Whether the model had to stop. Otherwise, reasoning without an opening and a closing tag is none.
+        """
         pieces: list[Piece] = []
         if self._high_surrogate:
             self._high_surrogate = ""
             pieces += self.feed("\ufffd")
+        if self._assumed is not None and self._mode is Scanner._in_thinking and not is_cut:
+            text, self._buffer = self._assumed.whole() + self._buffer, ""
+            self._start_answer()
+            pieces += self.feed(text)
         while self._marker is not None:
             self._marker[0].close()
             pieces += self.feed("")
@@ -136,7 +182,7 @@ class Scanner:
             return ""
         self._marker = None
         if parsed is not None:
-            return text[self._add_call(parsed, cursor, pieces) :]
+            return text[self._add_parsed(parsed, cursor, pieces) :]
         if self._has_called:
             self._end(text, pieces)
             return ""
@@ -146,32 +192,50 @@ class Scanner:
     # The modes. Each reads the text from `at`, adds complete pieces, and returns where the next mode starts.
 
     def _at_start(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """At the start of a pass, where some servers write `<think>`, perhaps after line breaks."""
+        """At the start of a pass, where some servers write the tag of the reasoning, perhaps after line breaks."""
         head = text[:MAX_WHITESPACE_BEFORE_THINKING]
         start = len(head) - len(head.lstrip())
-        if text.startswith(THINK_OPENER, start):
-            self._mode = Scanner._in_thinking
-            return start + len(THINK_OPENER)
-        if THINK_OPENER.startswith(text[start:]):
+        opener = self._delimiters.beginning_at(text, start)
+        if opener is not None and opener[0] in REASONING:
+            self._start_thinking(REASONING[opener[0]])
+            return opener.end()
+        if opener is not None and opener[0] in harmony.BEGINNINGS:
+            self._delimiters = _find_delimiters(self._syntaxes, harmony.TEMPLATE)
+            self._find, self._assumed = self._delimiters.find, None
+            self._start_answer()
+            return start
+        if opener is not None or start == len(text):
             self._buffer = text
             return len(text)
-        self._start_answer()
+        if self._assumed is not None:
+            self._mode = Scanner._in_thinking
+        else:
+            self._start_answer()
         return at
 
+    def _start_thinking(self, ending: str) -> None:
+        self._mode, self._thinking_end, self._assumed = Scanner._in_thinking, ending, None
+        self._beginnings = frozenset()
+
     def _in_thinking(self, text: str, at: int, pieces: list[Piece]) -> int:
-        match = _find_think_closer(text, at)
+        match = _FIND_THINKING_END[self._thinking_end](text, at)
         end, then = match.span() if match is not None else (len(text), len(text))
         if end > at:
             pieces.append(Thinking(text[at:end]))
-        if match is not None and match[0] == THINK_CLOSER:
+            if self._assumed is not None:
+                self._assumed.add(text[at:end])
+        if match is not None and match[0] == self._thinking_end:
             self._start_answer()
+        elif match is not None and match[0] in harmony.TOKENS:  # the message has no end of its own
+            self._start_answer()
+            return end
         else:
             self._buffer = text[end:]
         return then
 
     def _start_answer(self) -> None:
         """Start the answer after the thinking."""
-        self._mode, self._beginnings = Scanner._in_text, self._delimiters.beginnings
+        self._mode, self._beginnings, self._assumed = Scanner._in_text, self._delimiters.beginnings, None
 
     def _in_text(self, text: str, at: int, pieces: list[Piece]) -> int:
         """In the answer: search for calls and delimiters."""
@@ -190,18 +254,31 @@ class Scanner:
                 after = self._start_marker(text, start, delimiter, settled, pieces)
                 if after is not None:
                     return after
-            elif delimiter in FORGED_OPENERS:
-                _add_text(text[settled:start], pieces)
+                continue
+            meaning = self._delimiters.others.get(delimiter)
+            self._has_subject = self._has_subject or meaning == "subject"
+            if meaning in (None, "subject"):  # None: a backtick
+                continue
+            if (meaning == "end" and self._has_subject) or (meaning == "reasoned" and not self._misses_opener()):
+                continue
+            _add_text(text[settled:start], pieces)
+            if meaning == "forged":
                 pieces.append(Call("?", code="forged", reason=FORGED_REASON))
+            if meaning in ("forged", "end"):
                 return self._end(text, pieces)
-            elif delimiter == BLOCK_CLOSER:
-                _add_text(text[settled:start], pieces)
-                settled = at = match.end()
-                self._is_literal = False
+            if meaning == "reasoned":
+                pieces.append(REASONING_END)
+                self._thinking_end = delimiter
+            settled = at = match.end()
+            self._is_literal = False
         _add_text(text[settled:], pieces)
         self._is_literal = text[-1] == BACKTICK
         self._is_plain = not self._is_literal and not self._high_surrogate
         return len(text)
+
+    def _misses_opener(self) -> bool:
+        """Whether the text so far can be reasoning: neither reasoning nor its tags came before."""
+        return not self._thinking_end and not self._has_subject
 
     def _after_call(self, text: str, at: int, pieces: list[Piece]) -> int:
         """After a call: only white space and further calls count."""
@@ -233,22 +310,39 @@ class Scanner:
             return None
         _add_text(text[settled:start], pieces)
         if parsed is not None:
-            return self._add_call(parsed, cursor, pieces)
+            return self._add_parsed(parsed, cursor, pieces)
         self._marker = cursor, reader
         return len(text)
 
-    def _add_call(self, parsed: ParsedMarker, cursor: Cursor, pieces: list[Piece]) -> int:
-        call = Call(parsed.name, cursor.raw(), parsed.params if parsed.is_complete else None)
+    def _add_parsed(self, parsed: ParsedMarker | Channel, cursor: Cursor, pieces: list[Piece]) -> int:
+        """Add what a reader has read. Return where the text after it begins."""
+        if isinstance(parsed, Channel):
+            self._is_literal = False
+            if self._has_called or parsed.kind == "other":
+                return self._end(cursor.text, pieces)
+            if parsed.kind == "thinking":
+                self._start_thinking(harmony.MESSAGE_END)
+            return cursor.at
+        self._add_call(parsed, cursor, cursor.raw(), pieces)
+        for other in parsed.more:
+            self._add_call(other, cursor, "", pieces)
+        self._has_called, self._is_literal, self._whitespace = self._stops, False, 0
+        self._mode = Scanner._in_text
+        if self._stops:
+            self._mode, self._beginnings = Scanner._after_call, self._delimiters.opener_beginnings
+        return cursor.at
+
+    def _add_call(self, parsed: ParsedMarker, cursor: Cursor, marker: str, pieces: list[Piece]) -> None:
+        call = Call(parsed.name, marker, parsed.params if parsed.is_complete else None)
         if not parsed.is_complete and cursor.is_full:
             call.code, call.reason = "oversized", f"the call is longer than {MARKER_LIMIT:,} characters"
         elif not parsed.is_complete:
             call.code, call.reason = "malformed", "the call has no closing bracket or tag"
         elif parsed.params is None:
             call.code, call.reason = "malformed", parsed.problem
+        elif parsed.is_text and self._find_schema is not None and (schema := self._find_schema(call.name)) is not None:
+            call.params = tags.convert_texts(parsed.params, schema)
         pieces.append(call)
-        self._has_called, self._is_literal, self._whitespace = self._stops, False, 0
-        self._mode = Scanner._after_call if self._stops else Scanner._in_text
-        return cursor.at
 
     def _end(self, text: str, pieces: list[Piece]) -> int:
         pieces.append(PASS_END)
@@ -261,16 +355,39 @@ def _add_text(text: str, pieces: list[Piece]) -> None:
         pieces.append(text)
 
 
-@cache
-def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...]) -> _Delimiters:
-    markers = {opener: _SYNTAXES[name].read for name in syntaxes for opener in _SYNTAXES[name].OPENERS}
-    delimiters = (*markers, *FORGED_OPENERS, BLOCK_CLOSER)
+@lru_cache(maxsize=64)
+def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Delimiters:
+    is_known = bool(template.strip())
+    modules = [_SYNTAXES[name] for name in syntaxes]
+    openers: dict[str, _Read] = {opener: module.read for module in modules for opener in module.OPENERS}
+    if "function_call" in syntaxes:
+        for module in _MODEL_FORMATS:
+            if not is_known or any(word in template for word in module.TEMPLATE_WORDS):
+                openers |= dict.fromkeys(module.OPENERS, module.read)
+    tokens = find_message_tokens(template)
+    others: dict[str, _Meaning] = dict.fromkeys(tokens.ends, "end")
+    others |= dict.fromkeys(tokens.subjects, "subject")
+    others |= {closer: "reasoned" for closer in REASONING.values() if not is_known or closer in template}
+    others |= {**dict.fromkeys(FORGED_OPENERS, "forged"), BLOCK_CLOSER: "dropped"}
+    is_harmony = harmony.CHANNEL in template
+    if is_harmony:
+        openers |= dict.fromkeys(harmony.OPENERS, harmony.read)
+        others |= {**dict.fromkeys(harmony.ENDS, "end"), harmony.MESSAGE_END: "dropped"}
+    delimiters = (*openers, *others)
+    beginnings = [opener for opener in REASONING if not is_known or opener in template or opener == "<think>"]
     return _Delimiters(
-        markers,
-        re.compile(_build_pattern(markers) or r"(?!)").match,
+        openers,
+        others,
+        re.compile(_build_pattern([*beginnings, *(harmony.BEGINNINGS if is_harmony or not is_known else ())])).match,
+        re.compile(_build_pattern(openers) or r"(?!)").match,
         re.compile(_build_pattern(delimiters) + rf"|{BACKTICK}\Z").search,
-        frozenset(delimiter[:length] for delimiter in delimiters for length in range(1, len(delimiter))),
+        _list_beginnings(delimiters),
+        _list_beginnings(openers),
     )
+
+
+def _list_beginnings(delimiters: Iterable[str]) -> frozenset[str]:
+    return frozenset(delimiter[:length] for delimiter in delimiters for length in range(1, len(delimiter)))
 
 
 def _build_pattern(delimiters: Iterable[str]) -> str:
@@ -283,4 +400,7 @@ def _build_pattern(delimiters: Iterable[str]) -> str:
     )
 
 
-_find_think_closer = re.compile(_build_pattern([THINK_CLOSER])).search
+_FIND_THINKING_END = {
+    **{closer: re.compile(_build_pattern([closer])).search for closer in REASONING.values()},
+    harmony.MESSAGE_END: re.compile(_build_pattern([harmony.MESSAGE_END, *harmony.TOKENS])).search,
+}

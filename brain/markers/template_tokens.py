@@ -13,9 +13,10 @@ Gemma 4, GPT-OSS, EXAONE, Hunyuan and DeepSeek, whose bars are full-width.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "sentencepiece": ("<s>", "</s>", "<unk>", "<pad>"),
@@ -89,6 +90,35 @@ To tokenizers and other families they are prose: a document may have the heading
 for models whose template contains it.
 """
 
+REASONING: Mapping[str, str] = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+}
+"""Tags around reasoning."""
+
+_TURNS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
+    (("<|im_start|>",), ("<|im_end|>", "<|endoftext|>")),
+    (("<|im_user|>", "<|im_assistant|>"), ("<|im_end|>",)),
+    (("<|start_header_id|>",), ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")),
+    (("<|header_start|>",), ("<|eot|>", "<|eom|>", "<|end_of_text|>")),
+    (("<|start_of_role|>",), ("<|end_of_text|>",)),
+    (("<|user|>", "<|assistant|>", "<|system|>"), ("<|end|>", "<|endoftext|>", "<|observation|>")),
+    (("<start_of_turn>",), ("<end_of_turn>", "<eos>")),
+    (("<|turn>",), ("<turn|>", "<eos>")),
+    (("[INST]",), ("</s>",)),
+    (("<｜User｜>", "<｜Assistant｜>"), ("<｜end▁of▁sentence｜>",)),
+    (("<|START_OF_TURN_TOKEN|>",), ("<|END_OF_TURN_TOKEN|>",)),
+    (("[|user|]", "[|assistant|]"), ("[|endofturn|]",)),
+)
+"""Tokens that start and end a message, by template."""
+_REASONING_SWITCH = re.compile(r"enable_thinking|thinking_budget|IsThinkSet|\.Think\b")
+"""What templates call the choice whether to reason."""
+_STRIKETHROUGH = "<s>"
+"""A token of SentencePiece that is also HTML. Its closing tag is then no end."""
+
 
 _BRACKETED = re.compile(r"<[^\s<>'\"{}=,|]{1,64}>|\[/?[A-Z][A-Z_]+\]")
 
@@ -112,6 +142,41 @@ def _names(families: tuple[str, ...]) -> frozenset[str]:
 
 ALL_TOKENS = ControlTokens(_names(tuple(FAMILIES)))
 """Tokens of all families, for a model whose server does not report its template."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTokens:
+    """The tokens that matter in an answer.
+
+    Attributes:
+        ends: The answer ends before them.
+        subjects: A text that contains one is about templates, so that none of `ends` counts after it.
+    """
+
+    ends: frozenset[str]
+    subjects: frozenset[str]
+
+
+def find_message_tokens(template: str) -> MessageTokens:
+    """Return the tokens that matter in an answer.
+
+    A model does not continue after the end of its own message, or after the start of another one. If the server reports
+    no template, the tokens of all templates end a message. A start is then rather an example in the answer.
+    """
+    starts, ends = (frozenset(chain.from_iterable(tokens)) for tokens in zip(*_TURNS, strict=True))
+    if not template.strip():
+        return MessageTokens(ends, starts | {_STRIKETHROUGH, *REASONING})
+    own = {token for turn in _TURNS if any(start in template for start in turn[0]) for token in chain(*turn)}
+    own |= {end for end in ends if end in template}
+    return MessageTokens(frozenset(own), frozenset((_STRIKETHROUGH,) if "</s>" in own else ()))
+
+
+def find_open_reasoning(template: str) -> str:
+    """Return the tag that ends the reasoning if the prompt always ends inside of it, so that no opening tag comes."""
+    end = template[max(0, template.rfind("add_generation_prompt")) :]
+    if _REASONING_SWITCH.search(template):
+        return ""
+    return next((closer for opener, closer in REASONING.items() if end.rfind(opener) > end.rfind(closer)), "")
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from brain.errors import ModelError
 from brain.markers.neutralize import neutralize
-from brain.markers.scanner import Scanner
+from brain.markers.scanner import Piece, ReasoningEnd, Scanner
 from brain.memory.terms import content_words
 from brain.memory.texts import BETWEEN
 from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, Message
@@ -40,6 +40,8 @@ class Writer(EmbeddingModel, Protocol):
     def is_language_model(self) -> bool: ...
     @property
     def context_tokens(self) -> int | None: ...
+    @property
+    def template(self) -> str: ...
 
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
@@ -103,23 +105,30 @@ async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], mode
         read = pair + read
     request = templates.summary_request(strip_invisible(idle.title), idle.memory.text if idle.memory else "", read)
     messages = [Message("system", templates.SUMMARY), Message("user", request)]
-    scanner, text = Scanner(()), ""  # drops thinking
+    scanner, text = Scanner((), model.template), ""  # drops thinking
     async with (
         asyncio.timeout(SUMMARY_SECONDS),
         aclosing(model.stream(messages, 0, Sampling(max_tokens=SUMMARY_TOKENS))) as chunks,
     ):
         async for chunk in chunks:
             if isinstance(chunk, str):
-                text += "".join(piece for piece in scanner.feed(chunk) if isinstance(piece, str))
+                text = _add_answer(text, scanner.feed(chunk))
             if len(text) > 2 * SUMMARY_LENGTH:
                 break
-    text += "".join(piece for piece in scanner.close() if isinstance(piece, str))
+    text = _add_answer(text, scanner.close())
     summary = neutralize(_shorten(text, SUMMARY_LENGTH))
     while summary.startswith(OWN_WORDS):  # a summary must not pose as a quote
         summary = summary.removeprefix(OWN_WORDS)
     if not summary:
         raise ModelError("model_failed", "The model wrote no summary.")
     return summary
+
+
+def _add_answer(text: str, pieces: Sequence[Piece]) -> str:
+    """Return the text with what the pieces add to it. Reasoning does not count."""
+    for piece in pieces:
+        text = "" if isinstance(piece, ReasoningEnd) else text + piece if isinstance(piece, str) else text
+    return text
 
 
 def _shorten(text: str, length: int) -> str:

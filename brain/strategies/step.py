@@ -232,6 +232,11 @@ class AnswerLines:
         line, self._line = self._line or "", ""
         return self._output.feed("" if self._is_call(line) else line) + self._output.close()
 
+    def restart(self) -> None:
+        """Forget the text so far: it was reasoning."""
+        self._line = ""
+        self._output.restart()
+
     def _may_be_call(self, line: str) -> bool:
         line = line.lstrip(CALL_SIGNS)
         return len(line) <= MAX_CALL_LENGTH and any(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from brain.errors import ModelError, PrefillRefused, ToolsRefused
 from brain.events import CallCode, Event, MarkerSyntax, Notice, Resume, StopReason, Thinking, Token
 from brain.markers.cursor import MARKER_LIMIT, decode_object
-from brain.markers.scanner import PASS_END, Piece, Scanner
+from brain.markers.scanner import PASS_END, Piece, ReasoningEnd, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.models.circuit_breaker import CircuitBreaker, short_wait
 from brain.plugins.context import ModelView
@@ -314,12 +314,18 @@ class ModelPass:
             if observer is not None:
                 tools = observer.choose_tools(tools)
             self._is_native = bool(tools)
-            self._scanner = Scanner(marker_syntaxes(syntax, is_native=self._is_native), stops=not self._reads_on)
             messages: Sequence[Message] = self._transcript.messages(self._model.resume, is_native=self._is_native)
             if observer is not None:
                 messages = observer.choose_messages(messages)
             last = messages[-1]
             is_started = last.is_unfinished
+            self._scanner = Scanner(
+                marker_syntaxes(syntax, is_native=self._is_native),
+                self._model.template,
+                is_continued=is_started,
+                find_schema=self._find_schema,
+                stops=not self._reads_on,
+            )
             if is_started:
                 self._separator = ""
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
@@ -485,6 +491,9 @@ class ModelPass:
             elif isinstance(piece, Thinking) and self.calls is None:
                 guard = self._thinking_guard
                 events.append(self._think(guard.feed(piece.text)))
+            elif isinstance(piece, ReasoningEnd):
+                events += self._take_back_text()
+                continue
             elif isinstance(piece, Call) and self._reads_on and piece.code != "forged":
                 if events := [*events, *self._flush_text()]:
                     self._emit(events)
@@ -538,9 +547,10 @@ class ModelPass:
         if chunk is None:
             self._is_over = True
             self._accounting.mark_final()
-            return self._close_scanner()
+            return self._close_scanner(is_cut=self.finish == "length")
         if isinstance(chunk, Thinking):
             self._accounting.add_text(chunk.text)
+            self._scanner.skip_reasoning()
             return (chunk,)
         if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does
             self._accounting.add_text(chunk.name + chunk.arguments)
@@ -548,7 +558,7 @@ class ModelPass:
             if self._is_native or is_known or not chunk.name:
                 self._has_native_call = True
                 syntax = marker_syntaxes(self._context.request.syntax)[0]
-                return [*self._close_scanner(), read_native_call(chunk, syntax)]
+                return [*self._close_scanner(is_cut=True), read_native_call(chunk, syntax)]
             self.unknown_tool = chunk.name  # of tools that the model was not given, so the call is ignored
         elif isinstance(chunk, PassUsage):
             self._accounting.set_usage(chunk)
@@ -560,10 +570,30 @@ class ModelPass:
             self._set_timer()
         return ()
 
-    def _close_scanner(self) -> list[Piece]:
+    def _close_scanner(self, *, is_cut: bool) -> list[Piece]:
         text = self._echo.close()
         self._accounting.add_text(text)
-        return [*self._scanner.feed(text), *self._scanner.close()]
+        return [*self._scanner.feed(text), *self._scanner.close(is_cut=is_cut)]
+
+    def _find_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the JSON Schema of a call's parameters."""
+        tool, entry = self._context.policy.tools.get(name), self._context.registry.get(name)
+        return tool.parameters if tool is not None else None if entry is None else entry.specialist.parameters
+
+    def _take_back_text(self) -> Sequence[Event]:
+        """Make the text so far reasoning. Clients have seen it, so a notice tells them what it was."""
+        held = "" if self._stops is None else self._stops.close()
+        reasoning = self._raw.whole() + held
+        self._text = TextBuffer()
+        self._raw = self._text if self._output is None else TextBuffer()
+        self._text_guard = RepetitionGuard()
+        self.first_text, self.text_length, self._shown_length = None, 0, 0
+        if self._output is not None:
+            self._output.restart()
+        if not reasoning.strip():
+            return ()
+        self._annotations.add_thinking(reasoning, 0)
+        return (notices.REASONING,)
 
     def _sort(self, output: OutputFilter, text: str) -> Sequence[Event]:
         """Take text with tags. Return what to show of it."""

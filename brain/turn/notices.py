@@ -17,6 +17,7 @@ CUT = " […]"
 """Marks thinking that was left out."""
 
 DEMO = Notice("stand_in", "No language model is connected. The demo model answers.")
+REASONING = Notice("reasoning", "The text above was the model's reasoning. It is not part of the answer.")
 REPETITION = Notice("repetition", "The model kept repeating itself, so Brain stopped it.")
 
 

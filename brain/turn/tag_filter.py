@@ -7,6 +7,7 @@ closes it at the start of a line; in the middle of a line, unless the open one i
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
 Shown = Literal["answer", "thinking"]
@@ -228,6 +229,9 @@ class OutputFilter(Protocol):
     def close(self) -> Sequence[tuple[Shown, str]]:
         """End the text of a pass. Return what to show."""
 
+    def restart(self) -> None:
+        """Forget the text so far: it was reasoning."""
+
 
 PARAGRAPH = "\n\n"
 """Separates the texts of two tags."""
@@ -253,13 +257,19 @@ class Output:
         *,
         holds_thinking: bool = False,
     ) -> None:
-        self._filter = TagFilter(tags, last, signal)
+        self._make_filter = partial(TagFilter, tags, last, signal)
         self._ends = ends
         self._shown = shown
+        self._holds_thinking = holds_thinking
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the text so far: it was reasoning."""
+        self._filter = self._make_filter()
         self._texts: dict[str, dict[int, list[str]]] = {}
         self._newest: dict[Shown, tuple[str, int]] = {}  # the tag of the newest text of each kind
         self._space: dict[Shown, str] = {}  # white space between that text and the next one
-        self._held: list[tuple[Shown, str]] | None = [] if holds_thinking else None
+        self._held: list[tuple[Shown, str]] | None = [] if self._holds_thinking else None
 
     @property
     def is_done(self) -> bool:

@@ -80,6 +80,7 @@ class Prepared:
 
     is_language_model = False
     context_tokens = None
+    template = ""
     embeds_locally = True
 
     def __init__(self, model: AnyModel) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from brain.events import MarkerSyntax, Thinking
-from brain.markers.scanner import PassEnd, Piece, Scanner
+from brain.markers.scanner import PassEnd, Piece, ReasoningEnd, Scanner
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 CASES = json.loads((CORPUS / "scanner.json").read_text("utf-8"))
-FRAGMENTS = json.loads((CORPUS / "written.json").read_text("utf-8"))["fragments"]
+WRITTEN = json.loads((CORPUS / "written.json").read_text("utf-8"))
 DEFAULT: tuple[MarkerSyntax, ...] = ("bracket", "function_call")
 ALL: tuple[MarkerSyntax, ...] = ("bracket", "function_call", "mention")
 MAX_CUT_EVERYWHERE = 400
@@ -36,7 +36,7 @@ def join_parts(parts: Any) -> str:
 
 
 def expand_piece(written: Any) -> Any:
-    if isinstance(written, str) or written == {"stop": True}:
+    if isinstance(written, str) or written in ({"stop": True}, {"reasoned": True}):
         return written
     if "text" in written:
         return join_parts(written["text"])
@@ -59,8 +59,8 @@ def as_written(pieces: Iterable[Piece]) -> list[Any]:
             text = found.pop()["thinking"] + piece.text if last == "thinking" else piece.text
             found.append({"thinking": text})
             last = "thinking"
-        elif isinstance(piece, PassEnd):
-            found.append({"stop": True})
+        elif isinstance(piece, PassEnd | ReasoningEnd):
+            found.append({"stop" if isinstance(piece, PassEnd) else "reasoned": True})
             last = ""
         else:
             assert (piece.params is None, bool(piece.reason)) == (piece.code is not None,) * 2
@@ -70,8 +70,10 @@ def as_written(pieces: Iterable[Piece]) -> list[Any]:
     return found
 
 
-def scan(chunks: Iterable[str], syntax: Sequence[MarkerSyntax] = DEFAULT, *, stops: bool = True) -> list[Any]:
-    scanner = Scanner(syntax, stops=stops)
+def scan(
+    chunks: Iterable[str], syntax: Sequence[MarkerSyntax] = DEFAULT, template: str = "", *, stops: bool = True
+) -> list[Any]:
+    scanner = Scanner(syntax, template, stops=stops)
     pieces = [piece for chunk in chunks for piece in scanner.feed(chunk)]
     return as_written([*pieces, *scanner.close()])
 
@@ -98,12 +100,33 @@ def test_the_pieces_of_a_text_however_it_is_cut(case: Any) -> None:
     units = [chr(int.from_bytes(encoded[at : at + 2], "little")) for at in range(0, len(encoded), 2)]
     ways = [[text], [*text], units, *([text[:at], text[at:]] for at in places), *(cut(text, n) for n in range(20))]
     for chunks in ways:
-        assert scan(chunks, case.get("syntax", DEFAULT), stops=case.get("stops", True)) == expected, chunks
+        options = case.get("syntax", DEFAULT), case.get("template", "")
+        assert scan(chunks, *options, stops=case.get("stops", True)) == expected, chunks
 
 
-def random_text(seed: int) -> str:
+def random_text(seed: int, fragments: Sequence[str] = WRITTEN["fragments"]) -> str:
     dice = random.Random(seed)
-    return "".join(dice.choice(FRAGMENTS) for _ in range(dice.randint(1, 14)))
+    return "".join(dice.choice(fragments) for _ in range(dice.randint(1, 14)))
+
+
+OTHER_TEMPLATE = "{{ messages }}"
+TEMPLATES = (
+    "",
+    OTHER_TEMPLATE,
+    "<|im_start|>{{ m }}<|im_end|><tool_call><function=",
+    "[INST] {{ m }} [/INST]</s>[TOOL_CALLS]",
+    "<|start|><|channel|><|message|><|end|>",
+    "{% if add_generation_prompt %}<think>",
+)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_random_texts_in_the_formats_of_models_are_read_alike_however_they_are_cut(template: str) -> None:
+    for seed in range(1_500):
+        text = random_text(seed, WRITTEN["formats"])
+        expected = scan([text], DEFAULT, template)
+        assert scan(text, DEFAULT, template) == expected, text
+        assert scan(cut(text, seed), DEFAULT, template) == expected, text
 
 
 @pytest.mark.parametrize("stops", [True, False])
@@ -120,7 +143,7 @@ def test_no_character_is_lost_added_or_moved() -> None:
         text = random_text(seed)
         for removed in ("<think>", "[/SPECIALIST_RESULT]", "[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:"):
             text = text.replace(removed, "")  # these delimiters are not shown
-        pieces = scan([text], ALL, stops=False)
+        pieces = scan([text], ALL, OTHER_TEMPLATE, stops=False)
         assert "".join(piece if isinstance(piece, str) else piece["raw"] for piece in pieces) == text
 
 
@@ -136,7 +159,7 @@ def test_only_a_possible_delimiter_is_held_back() -> None:
         "<function_call </function_call> [SPECIALIST_RESULTS: [SPECIALIST_ERROR - [/SPECIALIST_ERROR] [[[ <<< "
         "`[SPEC 漢字"
     )
-    scanner, shown = Scanner(DEFAULT), ""
+    scanner, shown = Scanner(DEFAULT, OTHER_TEMPLATE), ""
     for end, character in enumerate(text, 1):
         shown += "".join(str(piece) for piece in scanner.feed(character))
         beginnings = [delimiter[:length] for delimiter in DELIMITERS for length in range(len(delimiter))]
@@ -161,7 +184,12 @@ def test_only_a_possible_delimiter_is_held_back() -> None:
         (["\n", "a"], [[], ["\na"]]),
         (["<think>a", "</", "b"], [[{"thinking": "a"}], [], [{"thinking": "</b"}]]),
         (["<", "tool", "_calls", "a"], [[], [], ["<tool_calls"], ["a"]]),
-        (["a <", "", "tool_call", ">", "", "x"], [["a "], [], [], [], [], ["<tool_call>x"]]),
+        (["a <", "", "tool_call", ">", "", "!"], [["a "], [], [], [], [], ["<tool_call>!"]]),
+        (["a <tool_call>", "x", "\n", "<", "b"], [["a "], [], [], [], ["<tool_call>x\n<b"]]),
+        (["a <|", "im_end", "|>", "b"], [["a "], [], [{"stop": True}], []]),
+        (["a <|", "im_e", "|>", "b"], [["a "], [], ["<|im_e|>"], ["b"]]),
+        (["a</", "think", ">", "b"], [["a"], [], [{"reasoned": True}], ["b"]]),
+        (["<|chan", "nel|>final<|mess", "age|>", "Hi", "<|return|>"], [[], [], [], ["Hi"], [{"stop": True}]]),
         (["SPECIALIST_REQUEST[a:{}", "] b", "c"], [[], ["a", {"stop": True}], []]),
         (["SPECIALIST_REQUEST[a]", " \n", "SPEC", "S"], [["a"], [], [], [{"stop": True}]]),
         (["a [SPECIALIST_RESULT", ":", " x"], [["a "], ["?", {"stop": True}], []]),
@@ -196,6 +224,11 @@ def test_nothing_comes_after_the_end_or_a_stop() -> None:
         ("@a_specialist(", "k=" * 500, 500, 250_000),
         ("<function_call>{'a':__PAYLOAD_START__", "__PAYLOAD_END_ " * 60, 500, 250_000),
         ("<function_call>{// ", "/* ' " * 200, 500, 250_000),
+        ("<function=a>", "<parameter=k>v</parameter>\n" * 30, 500, 300_000),
+        ("<tool_call>a<arg_key>", "</arg_ke" * 100, 500, 250_000),
+        ("[TOOL_CALLS][", '{"name":"a"},' * 60, 500, 250_000),
+        ("", "<|channel|>final<|message|>Hi<|end|><|start|>assistant" * 20, 500, 250_000),
+        ("<|channel|>", "<|messag" * 100, 500, 250_000),
         ("", "SPECIALIST_REQUEST[" * 50, 300, 250_000),
         ("<think>", "thought " * 125, 500, 250_000),
         ("", "[/SPECIALIST_RESULT]" * 50, 300, 250_000),

@@ -41,6 +41,7 @@ class Toy(Vectors):
     is_language_model = True
     embeds_locally = True
     context_tokens: int | None = None
+    template = ""
 
     def __init__(self, *writes: str | Exception | asyncio.Event, **vectors: Any) -> None:
         super().__init__(**vectors)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
-from brain.events import Event
+from brain.events import Event, Notice, Thinking, Token
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
 from brain.prompts import context_window
@@ -168,10 +168,23 @@ async def collect_events(request: Request, run: Run) -> list[Event]:
             collected = [event async for events in batches for event in events]
         if disconnect.done():
             raise ClientDisconnect
-        return collected
+        return _move_reasoning(collected)
     finally:
         disconnect.cancel()
         await asyncio.wait({disconnect})
+
+
+def _move_reasoning(events: Sequence[Event]) -> list[Event]:
+    """Return the events with text as reasoning if the notice `reasoning` follows it in its pass."""
+    moved: list[Event] = []
+    is_reasoning = False
+    for event in reversed(events):
+        if isinstance(event, Token) and is_reasoning:
+            event = Thinking(event.text)
+        elif not isinstance(event, Token | Thinking):
+            is_reasoning = isinstance(event, Notice) and event.code == "reasoning"
+        moved.append(event)
+    return moved[::-1]
 
 
 def not_found(message: str = TURN_EXPIRED) -> BadRequest:

@@ -43,6 +43,7 @@ export class Answer {
   #cards = new Map();
   /** @type {AnswerText | null} */
   #open = null; // the text that may still grow
+  #openFrom = 0; // its place in `#texts`
   /** @type {Text | null} */
   #thinking = null;
   /** @type {Round[]} */
@@ -143,6 +144,7 @@ export class Answer {
       text = text.trimStart();
       if (!text) return;
       this.#endText();
+      this.#openFrom = this.#texts.length;
       if (!this.#texts.length) this.#announce(t("writes"));
       else this.#texts.push("\n\n");
       this.#open = new AnswerText(this.#sources);
@@ -153,6 +155,16 @@ export class Answer {
     this.#texts.push(text);
     this.#foldRepeated();
     this.#open.append(text);
+  }
+
+  /** Moves the open text to the reasoning, which it turned out to be. */
+  #takeBackText() {
+    if (!this.#open) return;
+    const text = this.#texts.splice(this.#openFrom).join("").trimStart();
+    this.#open.node.remove();
+    this.#open = null;
+    this.#think(text);
+    this.#endThinking();
   }
 
   /** @param {string} text */
@@ -297,6 +309,7 @@ export class Answer {
   #notice(notice) {
     const { code } = notice, text = explainNotice(notice);
     if (SHOWN_ELSEWHERE.includes(code)) return;
+    if (code === "reasoning") return this.#takeBackText();
     if (code === "prompt_progress") return this.#waiting.show(text);
     if (code === "steered") this.#additions.remove(text);
     if (code === "steered") this.#put(makeAddition(text));

@@ -1,0 +1,173 @@
+"""Calls with a tag per parameter, the formats of Qwen and GLM, and Llama's `<function=…>{…}</function>`.
+
+    <function=NAME><parameter=KEY>VALUE</parameter></function>
+    NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>
+
+Both stand in `<tool_call>`; Qwen at times omits that tag. A value is raw text up to its closing tag.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from brain.markers import function_call
+from brain.markers.cursor import DECODER, Cursor, Params, ParsedMarker, Reader, Steps
+from brain.markers.loose_json import decode_loosely, move_past_value
+
+_FUNCTION = "<function="
+OPENERS = (_FUNCTION, function_call.TOOL_CALL)
+TEMPLATE_WORDS = (_FUNCTION, "<arg_key>")
+
+_MAX_KEY = 64
+_CLOSER = "</function>"
+_MAX_DEPTH = 8
+"""Longest chain of references and alternatives in a schema."""
+_PROBLEM = "the tags of the call are incomplete"
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+class _Tags(NamedTuple):
+    """The tags of one parameter. The first one follows `<`."""
+
+    key_opener: str
+    key_closer: str
+    value_opener: str
+    value_closer: str
+
+
+_PARAMETER = _Tags("parameter=", ">", "", "</parameter>")
+_ARG_KEY = _Tags("arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+
+
+def read(cursor: Cursor, opener: str) -> Reader:
+    """Read a marker after its opener. `<tool_call>` is text unless JSON or one of both forms follows."""
+    if opener == _FUNCTION:
+        return (yield from _read_function(cursor, (_CLOSER,)))
+    if not (yield from cursor.skip_whitespace()):
+        return None
+    closer = f"</{opener[1:]}"
+    if cursor.text[cursor.at] == "<":
+        if not (yield from cursor.read_literal(_FUNCTION)):
+            return None
+        return (yield from _read_function(cursor, (_CLOSER, closer)))
+    if not cursor.text[cursor.at].isalpha():
+        return (yield from function_call.read(cursor, opener))
+    name = yield from cursor.read_name(longest=64)
+    if not name or not (yield from cursor.skip_whitespace()) or cursor.text[cursor.at] != "<":
+        return None
+    return (yield from _read_params(cursor, name, _ARG_KEY, (closer,)))
+
+
+def _read_function(cursor: Cursor, closers: Sequence[str]) -> Reader:
+    """Read a name, `>`, and parameters or one JSON object, up to the closers."""
+    name = yield from cursor.read_name(longest=64)
+    if not name:
+        return None
+    if not (yield from cursor.wait_for_character()):
+        return ParsedMarker(name, is_complete=False)
+    if not (yield from cursor.read_literal(">")):
+        return None
+    if not (yield from cursor.skip_whitespace()):
+        return ParsedMarker(name, is_complete=False)
+    if cursor.text[cursor.at] == "<":
+        return (yield from _read_params(cursor, name, _PARAMETER, closers))
+    if cursor.text[cursor.at] != "{":
+        return None
+    start = cursor.offset
+    is_whole = yield from move_past_value(cursor)
+    body, end = cursor.raw()[start:], cursor.offset
+    if is_whole and (yield from _read_closers(cursor, closers)):
+        return ParsedMarker(name, *decode_loosely(body))
+    return (yield from _fail(cursor, name, closers, end))
+
+
+def _read_params(cursor: Cursor, name: str, tags: _Tags, closers: Sequence[str]) -> Reader:
+    """Read parameters from the first `<` on. The value of a parameter is a text, whatever its type."""
+    places: list[tuple[int, int, int, int]] = []
+    while (yield from cursor.skip_whitespace()):
+        end = cursor.offset
+        if not (yield from cursor.read_literal("<")) or not (yield from cursor.wait_for_character()):
+            break
+        if cursor.text[cursor.at] == "/":
+            if (yield from _read_closers(cursor, (closers[0][1:], *closers[1:]))):
+                return _parse(name, cursor.raw(), places)
+            break
+        if not (yield from cursor.read_literal(tags.key_opener)):
+            if not places and tags is _ARG_KEY:
+                return None
+            break
+        key = cursor.offset
+        if not (yield from cursor.move_past_text(tags.key_closer)):
+            break
+        key_end = cursor.offset - len(tags.key_closer)
+        if tags.value_opener:
+            yield from cursor.skip_whitespace()
+            if not (yield from cursor.read_literal(tags.value_opener)):
+                break
+        value = cursor.offset
+        if not (yield from cursor.move_past_text(tags.value_closer)):
+            break
+        places.append((key, key_end, value, cursor.offset - len(tags.value_closer)))
+    else:
+        end = cursor.offset
+    return (yield from _fail(cursor, name, closers, end))
+
+
+def _read_closers(cursor: Cursor, closers: Sequence[str]) -> Steps:
+    for closer in closers:
+        yield from cursor.skip_whitespace()
+        if not (yield from cursor.read_literal(closer)):
+            return False
+    return True
+
+
+def _fail(cursor: Cursor, name: str, closers: Sequence[str], since: int) -> Reader:
+    """Read to the last closer after the offset `since`, where the call could not be read."""
+    is_complete = yield from cursor.move_past_text(closers[-1], since)
+    return ParsedMarker(name, problem=_PROBLEM, is_complete=is_complete)
+
+
+def _parse(name: str, raw: str, places: Sequence[tuple[int, int, int, int]]) -> ParsedMarker:
+    params: Params = {}
+    for key_start, key_end, start, end in places:
+        key = raw[key_start:key_end].strip()
+        if not key or len(key) > _MAX_KEY or "<" in key:
+            return ParsedMarker(name, problem=_PROBLEM)
+        if key in params:
+            return ParsedMarker(name, problem=f"{key} appears twice")
+        params[key] = raw[start:end].removeprefix("\n").removesuffix("\n")
+    return ParsedMarker(name, params, is_text=True)
+
+
+def convert_texts(params: Mapping[str, Any], schema: Mapping[str, Any]) -> Params:
+    """Return texts as the values that a JSON Schema expects; a text stays where it fits, or is no such value."""
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    return {key: _convert(text, _find_types(properties.get(key), schema)) for key, text in params.items()}
+
+
+def _convert(text: str, types: set[str]) -> Any:
+    if not types or "string" in types:
+        return text
+    word = text.strip()
+    with suppress(ValueError, RecursionError):
+        return DECODER.decode(_PYTHON_WORDS.get(word, word))
+    return text
+
+
+def _find_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
+    """Return the names of the types that a schema allows; an empty set if it does not say."""
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return set()
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/$defs/"):
+        definitions = root.get("$defs")
+        target = definitions.get(reference.removeprefix("#/$defs/")) if isinstance(definitions, Mapping) else None
+        return _find_types(target, root, depth + 1)
+    kind = schema.get("type")
+    types = {kind} if isinstance(kind, str) else set(kind) if isinstance(kind, list) else set()
+    for key in ("anyOf", "oneOf"):
+        for option in schema.get(key) or ():
+            types |= _find_types(option, root, depth + 1)
+    values = [*(schema.get("enum") or ()), *([schema["const"]] if "const" in schema else [])]
+    return types or {"string" if isinstance(value, str) else "other" for value in values}
