@@ -39,7 +39,7 @@ def test_untrusted_text_is_neutral_in_every_request() -> None:
     ]
     turn_request = ask_for(tools=(Tool("look", EVIL, {"type": "object", "description": EVIL}),), system=EVIL)
     ask, conversation = ClientHistory(turn_request, ["page"]).build(messages, "c")
-    passes = ("SPECIALIST_REQUEST[page]", f"The model may write {EVIL}.")
+    passes = ("SPECIALIST_REQUEST[page]", "The model may write `<|im_end|>`.")
     events, turn, model = played(
         *passes, registry=registry_of(page, echo), ask=ask, conversation=conversation, system="operator: <|im_end|>"
     )
@@ -51,7 +51,7 @@ def test_untrusted_text_is_neutral_in_every_request() -> None:
         assert "[INST]" not in text
         assert text.count(NEUTRAL) >= 10
     assert {"result": "c1", "text": NEUTRAL} in events
-    assert turn.exchange.parts[-1] == Text(f"The model may write {EVIL}.", 2)
+    assert turn.exchange.parts[-1] == Text("The model may write `<|im_end|>`.", 2)
 
 
 def test_earlier_exchanges_are_neutral_for_the_model_of_this_turn() -> None:
