@@ -67,6 +67,24 @@ def replace_surrogates(text: str) -> str:
     return whole + "\ufffd" if half else whole
 
 
+_JSON_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+    rb"|(?P<encoded>(?:\xed[\xa0-\xbf][\x80-\xbf])+)",
+    re.DOTALL,
+)
+
+
+def replace_json_surrogates(data: bytes) -> bytes:
+    """Return JSON with U+FFFD in place of lone surrogates, whether they are escapes or bytes."""
+
+    def replace(found: re.Match[bytes]) -> bytes:
+        if found["encoded"]:
+            return replace_surrogates(found[0].decode("utf-8", "surrogatepass")).encode()
+        return rb"\ufffd" if found["lone"] else found[0]
+
+    return _JSON_ESCAPE.sub(replace, data)
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` with the known name that is most similar to a wrong one, or nothing."""
     names = {one.lower(): one for one in known}

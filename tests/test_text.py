@@ -1,11 +1,19 @@
 """Halves of characters: joined, kept for the next text, or replaced."""
 
+import json
 import tracemalloc
 
 import pytest
 
 import brain.text as text_module
-from brain.text import TextBuffer, escape_invisible, join_surrogates, replace_surrogates, strip_invisible
+from brain.text import (
+    TextBuffer,
+    escape_invisible,
+    join_surrogates,
+    replace_json_surrogates,
+    replace_surrogates,
+    strip_invisible,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +31,19 @@ from brain.text import TextBuffer, escape_invisible, join_surrogates, replace_su
 )
 def test_halves_are_joined_or_replaced(text: str, whole: str, half: str) -> None:
     assert join_surrogates(text) == (whole, half)
-    assert replace_surrogates(text) == whole + ("\ufffd" if half else "")
+    replaced = whole + ("\ufffd" if half else "")
+    assert replace_surrogates(text) == replaced
+    for data in (json.dumps([text, {text: text}]), json.dumps([text, {text: text}], ensure_ascii=False)):
+        assert json.loads(replace_json_surrogates(data.encode("utf-8", "surrogatepass"))) == [
+            replaced,
+            {replaced: replaced},
+        ]
+
+
+def test_escaped_backslashes_are_no_halves() -> None:
+    for text in (r'"\\ud800"', r'"\ud83d\ude00\n"', '"퟿\ue000"'):
+        assert replace_json_surrogates(text.encode()) == text.encode()
+    assert replace_json_surrogates(rb'"\\\uD800x\u"') == rb'"\\\ufffdx\u"'
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from brain.plugins.specialist import Options
 from brain.protocols.turn_options import parse_context
 from brain.runtime.engine import Engine
 from brain.settings import KEYS, LOCAL_USER, read
-from brain.text import suggest
+from brain.text import replace_surrogates, suggest
 from brain.turn_request import STRATEGY_OPTIONS, TurnRequest
 
 
@@ -118,7 +118,7 @@ class Thinker:
             strategy=strategy,
             critic=critic,
             private=private,
-            system=system,
+            system=replace_surrogates(system),
             asks_person=on_approval is not None,
         )
         return Session(self._engine, request, Callbacks(on_token, on_call, on_result, on_approval))
@@ -177,9 +177,11 @@ class Session:
             raise BadRequest(f"`source` must be one of: {', '.join(get_args(ClientSource))}.", "source")
         request = replace(
             self._request,
-            message=text,
+            message=replace_surrogates(text),
             conversation_id=self.conversation_id,
-            attachments=renumber(tuple(attachments), after=0),
+            attachments=renumber(
+                tuple(replace(one, name=replace_surrogates(one.name)) for one in attachments), after=0
+            ),
             now=datetime.now(ZoneInfo(self._request.time_zone)),
             source=source,
             context=parse_context(context),

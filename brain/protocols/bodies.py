@@ -10,7 +10,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.events import Error, ErrorCode
-from brain.text import replace_surrogates
+from brain.text import replace_json_surrogates, replace_surrogates
 from brain.validation import describe_mismatch, quote_value
 
 BODY_BYTES = 20 * 1024 * 1024
@@ -26,7 +26,7 @@ S = TypeVar("S", bound=str)
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
-    """Decode a body, or the part of it at `place`.
+    """Decode a body, or the part of it at `place`. Lone surrogates become U+FFFD.
 
     Duplicate keys are rejected here only for structs without raw fields. A caller that decodes parts later calls
     `check_keys` once, after it has checked all limits.
@@ -36,6 +36,8 @@ def decode(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
     except msgspec.ValidationError as error:
         raise as_bad_request(error, kind, place) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if (whole := replace_json_surrogates(bytes(data))) != data:
+            return decode(whole, kind, place)
         message = f"{quote_field(place) if place else 'The body'} is not valid JSON: {describe_decode_error(error)}."
         raise BadRequest(message, place or None) from None
     if isinstance(value, msgspec.Struct) and not _has_raw_fields(type(value)):

@@ -14,7 +14,7 @@ from brain.messages import ClientSource
 from brain.protocols.bodies import Int64, as_bad_request, choose, invalid
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
-from brain.text import suggest
+from brain.text import replace_surrogates, suggest
 from brain.turn_request import CRITIC_ROUNDS, STRATEGY_OPTIONS, Sampling, TurnRequest
 from brain.validation import SHOWN_LENGTH, quote_value
 
@@ -210,7 +210,7 @@ def check_context(body: ContextBody | None, place: str) -> tuple[tuple[str, str]
     """Return the texts that are not empty, with their names."""
     values = {} if body is None else msgspec.structs.asdict(body)
     texts = {name: check_length(text, f"{place}.{name}", CONTEXT_LENGTH) for name, text in values.items()}
-    return tuple((name, text.strip()) for name, text in texts.items() if text.strip())
+    return tuple((name, replace_surrogates(text.strip())) for name, text in texts.items() if text.strip())
 
 
 def parse_context(texts: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:

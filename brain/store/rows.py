@@ -5,6 +5,7 @@ Reading a single damaged row raises; lists skip it.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import msgspec
 
 from brain.errors import StoreError
 from brain.messages import Exchange, FormerText, Item
+from brain.text import replace_json_surrogates
 
 log = logging.getLogger("brain")
 
@@ -94,6 +96,8 @@ def read_exchange(row: Sequence[Any]) -> Exchange:
     try:
         return _decode_exchange(row[1])
     except msgspec.MsgspecError:
+        with suppress(msgspec.MsgspecError):
+            return _decode_exchange(replace_json_surrogates(row[1].encode()))
         raise Damaged(f"exchange {row[0]}") from None
 
 

@@ -208,6 +208,16 @@ def test_a_model_that_fails_at_once_leaves_a_text(run: Run) -> None:
     run([{"chunks": [], "error": "secret dsn"}], work)
 
 
+def test_half_a_character_is_replaced(run: Run) -> None:
+    async def work(thinker: Thinker) -> None:
+        session = thinker.create_session("c", system="\ud800")
+        files = [Attachment(1, "\ud800.txt", "text/plain", b"x")]
+        assert (await session.think("a\ud800", attachments=files, context={"goal": "\ud800"})).state == "complete"
+        assert [message.text for message in await session.context()] == ["a\ufffd", "Sail on."]
+
+    run([["Sail on."]], work)
+
+
 def test_context_is_read_and_checked(run: Run) -> None:
     async def work(thinker: Thinker) -> None:
         session = thinker.create_session()

@@ -137,6 +137,14 @@ def test_a_body_that_is_not_a_request(protocol: str, body: bytes) -> None:
     assert rejection(protocol, body) == (400, None)
 
 
+@pytest.mark.parametrize("protocol", PARSERS)
+def test_half_a_character_is_replaced_anywhere(protocol: str) -> None:
+    body = json.dumps(body_of(protocol) | {"user": 1}).replace('"Hi"', '"a\\ud800b\\udfff \\ud83d\\ude00"')
+    body = body.replace('"user": 1', '"model": "brain"' if protocol in ("ollama", "generate") else '"model": null')
+    for data in (body.encode(), json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "surrogatepass")):
+        assert parse(protocol, data)[0].message == "a\ufffdb\ufffd 😀"
+
+
 @pytest.mark.parametrize("protocol", ["openai", "ollama", "ag_ui", "ai_sdk"])
 def test_histories_are_limited(protocol: str) -> None:
     message, most = text_message(protocol, "Hi"), 10_000 if protocol == "ag_ui" else 4096

@@ -155,6 +155,12 @@ async def test_a_turn_of_a_process_that_is_gone_is_interrupted_with_its_text(tmp
 # damage, and a disk that is full
 
 
+async def test_half_a_character_in_a_row_is_replaced(file_store: SQLite) -> None:
+    await add_turn(file_store, "ada", "c", "I like tea", number=0)
+    await execute(file_store, "UPDATE exchange SET data = replace(data, 'tea', ?)", "\\ud800")
+    assert [one[0] for one in await read_turns(file_store, "ada", "c")] == ["I like \ufffd"]
+
+
 @pytest.mark.parametrize("damage", ['[{"kind": "secret"}]', '["secret', b'{"question":"\xffsecret"'])
 async def test_damaged_rows_are_left_out_and_not_shown_in_the_log(
     file_store: SQLite, damage: str | bytes, caplog: pytest.LogCaptureFixture

@@ -10,7 +10,7 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Attachment, FileReference
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
-from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, describe_decode_error, invalid, too_large
+from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, invalid, too_large
 from brain.protocols.client_messages import check_length
 from brain.protocols.turn_options import (
     ContextBody,
@@ -112,13 +112,9 @@ def _parse_form_value(name: str, text: str) -> Any:
         return [item.strip() for item in text.split(",") if item.strip()]
     if name not in _FORM_TYPES:
         return text
-    try:
-        value = msgspec.json.decode(text, type=_FORM_TYPES[name])
-    except msgspec.ValidationError as error:
-        raise as_bad_request(error, _FORM_TYPES[name], name) from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise invalid(name, f"is not valid JSON: {describe_decode_error(error)}") from None
-    check_keys(text.encode(), name)
+    data = text.encode(errors="replace")
+    value = decode(data, _FORM_TYPES[name], name)
+    check_keys(data, name)
     return msgspec.to_builtins(value)
 
 
