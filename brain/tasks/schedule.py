@@ -1,6 +1,7 @@
 """When a task runs: a time or a recurrence, in ISO 8601, as an RRULE, or in plain words."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, time
 from zoneinfo import ZoneInfo
 
@@ -121,9 +122,13 @@ def next_times(every: str, start: datetime, time_zone: str, after: datetime, cou
 
 def next_run(task: Task, after: datetime) -> datetime | None:
     """Return the next time of a task's schedule after a moment; None if there is none."""
-    if task.start is None:
+    every, start, zone = task.every, task.start, task.time_zone
+    if start is None:
         return None
-    return next(iter(next_times(task.every, task.start, task.time_zone, after, 1)), None)
+    if every and task.created > after:  # by a clock that was ahead
+        with suppress(ValueError):  # an imported task, created after its last time
+            start = find_start(every, zone, after) if start == find_start(every, zone, task.created) else start
+    return next(iter(next_times(every, start, zone, after, 1)), None)
 
 
 def find_start(every: str, time_zone: str, now: datetime) -> datetime:

@@ -348,17 +348,22 @@ def test_canceling_a_run_ends_only_the_run(schedule: dict[str, str], state: str,
     asyncio.run(main())
 
 
-def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch, is_new: bool) -> None:
     monkeypatch.setattr(task_runner, "RENEW_SECONDS", 0.01)
 
     async def main() -> None:
         async with running() as runner:
             runner.play("Done.")
             store = runner.engine.store
-            clock, sixty_days = store._clock, 60 * 86_400
-            task = await runner.add(every="every 5 minutes")
-            store._clock = lambda: clock() + sixty_days
-            task = await runner.wait_for(task, lambda one: one.state == "waiting" and one.run == 1)
+            clock, sixty_days = store._clock, timedelta(days=60)
+            task = None if is_new else await runner.add(every="every 5 minutes")
+            store._clock = lambda: clock() + sixty_days.total_seconds()
+            if task is None:
+                runner.engine.tasks.now = lambda: datetime.now(UTC) + sixty_days
+                task = await runner.add(every="every 5 minutes")
+            else:
+                task = await runner.wait_for(task, lambda one: one.state == "waiting" and one.run == 1)
             assert task.next_run is not None
             assert task.next_run > datetime.now(UTC) + timedelta(days=59)
             store._clock = clock
