@@ -65,6 +65,8 @@ def content_words(query: str) -> list[str]:
 # encodings
 
 _SAMPLE = 50_000
+_AROUND = 20_000
+"""Characters around the first decoding error that decide whether to guess the encoding."""
 _OTHER_SCRIPTS = re.compile(rb"[\x80-\xff]{3,}")
 """Non-Latin letters follow each other; accented Latin letters are between plain ones."""
 _ENCODINGS = (
@@ -73,6 +75,15 @@ _ENCODINGS = (
 )  # fmt: skip
 _CENTRAL = re.compile(r"(?<=\w)[¹³¿£¼¾œŸ¶](?=\w)|(?<=\w)[¹³¿](?=\W)|(?<!\w)[³¿](?=[a-zà-ÿ])|[šžŠŽ]")
 """Polish and Czech letters that were decoded with a Western encoding."""
+
+
+def repair(text: str, data: bytes) -> str:
+    """Return a text, or its bytes in a guessed encoding if the declared one is wrong or missing."""
+    broken_at = text.find("\ufffd")
+    sample = text[max(0, broken_at - _AROUND) : broken_at + _AROUND]
+    if broken_at < 0 or sample.count("\ufffd") * 2 <= sum(not char.isascii() for char in sample):
+        return text
+    return data.decode(guess_encoding(data), "replace")
 
 
 def guess_encoding(data: bytes) -> str:

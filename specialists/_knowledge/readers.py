@@ -13,10 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brain import Refused, install_command
+from brain import Page, Refused, install_command
 from specialists._kit.html import page_rules, read_markdown
 from specialists._kit.passages import Headings, split_sections
-from specialists._kit.text import guess_encoding
+from specialists._kit.text import guess_encoding, repair
 from specialists._knowledge.office import MAX_COLUMNS, MAX_ROWS, NO_EXCEL, read_office
 from specialists._knowledge.parts import Part, Problem, Source, Unreadable, make_table
 from specialists._pictures import reader
@@ -86,7 +86,7 @@ def read_parts(source: Source, kind: str) -> Iterator[Part | Problem]:
 
 _SAMPLE = 4096
 _CONTROL_SHARE = 0.02
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
+_CHARSET = re.compile(rb"<meta[^>]{0,300}charset", re.IGNORECASE)
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -96,8 +96,8 @@ _BOMS = {
 }
 
 
-def decode(data: bytes, charset: str | None = None) -> str:
-    """Decode text by its byte order mark, the given charset, UTF-8, or a guess.
+def decode(data: bytes, *, is_page: bool = False) -> str:
+    """Decode text by its byte order mark, the charset that a page declares, UTF-8, or a guess.
 
     Raises:
         Unreadable: if the bytes are not text.
@@ -113,10 +113,15 @@ def decode(data: bytes, charset: str | None = None) -> str:
         raise Unreadable("is not text")
     if sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in sample) > len(sample) * _CONTROL_SHARE:
         raise Unreadable("is not text")
+    if is_page and _CHARSET.search(sample):
+        try:
+            return repair(Page("", 200, "text/html", {}, data).text, data).replace("\0", " ")
+        except Refused as refused:
+            raise Unreadable("is in an encoding that is not read") from refused
     try:
-        text = data.decode(charset or "utf-8")
-    except (UnicodeDecodeError, LookupError):
-        text = data.decode("cp1252" if charset else guess_encoding(data), "replace")
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode(guess_encoding(data), "replace")
     return text.replace("\0", " ")
 
 
@@ -124,8 +129,7 @@ def _read_html(data: bytes) -> Iterator[Part]:
     """Yield the texts of a page by heading; a page without `h1` starts with its title."""
     from selectolax.lexbor import LexborHTMLParser
 
-    charset = _CHARSET.search(data[:_SAMPLE])
-    page = LexborHTMLParser(decode(data, charset[1].decode() if charset else None))
+    page = LexborHTMLParser(decode(data, is_page=True))
     title = page.css_first("title") if page.css_first("h1") is None else None
     heading = " ".join(title.text().split()) if title is not None else ""
     text = read_markdown(page, page_rules())

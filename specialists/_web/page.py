@@ -12,7 +12,7 @@ import msgspec
 from brain import Context, Page, Refused
 from specialists._kit.html import MAX_TEXT
 from specialists._kit.isolated import Ended, Limits, run_isolated
-from specialists._kit.text import guess_encoding, one_line, tidy
+from specialists._kit.text import one_line, repair, tidy
 from specialists._pictures import reader
 from specialists._web.extract import SHORT, Article
 
@@ -31,8 +31,6 @@ WAYS = {"feed": 3, "html": 8, "plain": 3, "stripped": 2}
 MAX_REFRESHES = 2
 MAX_PDF_PAGES = 100
 _CUT = "(The page is too long. Only this part was read.)"
-_SAMPLE = 20_000
-"""Characters around the first decoding error that decide whether to guess the encoding."""
 OTHER_SOURCE = "use another source"
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/xml", "text/xml"))
@@ -91,12 +89,7 @@ async def _run_reader(first: str, text: str, page: Page, seconds: float, *, link
 
 def decode(page: Page) -> str:
     """Decode a page, with a guessed encoding if the declared one is wrong or missing."""
-    text = page.text
-    broken_at = text.find("\ufffd")
-    sample = text[max(0, broken_at - _SAMPLE) : broken_at + _SAMPLE]
-    if broken_at < 0 or sample.count("\ufffd") * 2 <= sum(not char.isascii() for char in sample):
-        return text
-    return page.body.decode(guess_encoding(page.body), "replace")
+    return repair(page.text, page.body)
 
 
 async def _read_pdf(page: Page, seconds: float) -> Article:

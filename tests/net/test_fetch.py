@@ -161,6 +161,74 @@ def test_text_is_decoded(body: bytes, kind: str, text: str) -> None:
     assert Page("http://a/", 200, kind.partition(";")[0], {}, body, charset).text == text
 
 
+CHARSETS = [
+    ("gb2312", b"\xe9\x46 \x80", "镕 €"),  # not in GB 2312, and a euro sign of Windows
+    ("x-gbk", b"\x81\x30\x81\x30", "\x80"),  # four bytes of GB 18030
+    ("euc-kr", b"\x8c\x63\xb9\xe6", "똠방"),  # only in Windows-949
+    ("ks_c_5601-1987", b"\xc7\xd1", "한"),
+    ("big5", b"\xf9\xd6\xc6\xa1\x87\x40", "碁①䏰"),  # vendors and Hong Kong
+    ("x-x-big5", b"\xa4\xa4", "中"),
+    ("shift_jis", b"\x87\x40\x93\x8c", "①東"),
+    ("windows-31j", b"\x87\x8a", "㈱"),
+    ("x-sjis", b"\xfb\xfc", "髙"),
+    ("euc-jp", b"\xad\xa1\xad\xea\xc5\xec", "①㈱東"),
+    ("x-euc-jp", b"\x8e\xb1", "ｱ"),
+    ("iso-2022-jp", b"\x1b$BEl\x1b(I1\x1b(B", "東ｱ"),
+    ("iso-8859-1", b"\x93\x80\x94", "“€”"),
+    ("ascii", b"\x96\xe9", "–é"),
+    ("latin1", b"\x85", "…"),
+    ("iso-8859-9", b"\x80\xfd", "€ı"),
+    ("tis-620", b"\x80\xa1", "€ก"),
+    ("iso-8859-11", b"\x93\xa1", "“ก"),
+    ("dos-874", b"\xa1", "ก"),
+    ("iso-8859-8-i", b"\xe0", "א"),
+    ("logical", b"\xe0", "א"),
+    ("iso_8859-2:1987", b"\xb3", "ł"),
+    ("x-cp1250", b"\xb3", "ł"),
+    ("x-mac-roman", b"\x8a", "ä"),
+    ("x-mac-cyrillic", b"\x80", "А"),
+    ("koi8-ru", b"\xa4", "є"),
+    ("866", b"\x80", "А"),
+    ("unicode-1-1-utf-8", b"\xc3\xa9", "é"),
+    ("johab", b"\xc3\xa9", "é"),  # no label: UTF-8
+]
+IN_HEADERS = [("utf-16", b"h\0i\0", "hi"), ("unicodefffe", b"\0h\0i", "hi"), ("x-user-defined", b"a\x80", "a\uf780")]
+IN_DOCUMENTS = [("utf-16", b"\xc3\xa9", "é"), ("utf-16be", b"\xc3\xa9", "é"), ("x-user-defined", b"\x80", "€")]
+UNREAD = ("iso-2022-kr", "hz-gb-2312", "iso-2022-cn", "csiso2022kr", "replacement")
+
+
+@pytest.mark.parametrize(("label", "body", "text"), CHARSETS + IN_HEADERS)
+def test_charsets_of_servers_are_those_of_the_web(label: str, body: bytes, text: str) -> None:
+    for name in (label, label.upper(), f" {label} "):
+        assert Page("http://a/", 200, "text/html", {}, body, name).text == text
+
+
+@pytest.mark.parametrize(("label", "body", "text"), CHARSETS + IN_DOCUMENTS)
+def test_charsets_of_documents_are_those_of_the_web(label: str, body: bytes, text: str) -> None:
+    for head in (
+        f'<meta charset="{label}">',
+        f"<html><META content='text/html; charset={label}' http-equiv=content-type>",
+        f"<!-- <meta charset=koi8-r> --><meta charset={label} />",
+    ):
+        assert Page("http://a/", 200, "text/html", {}, head.encode() + body, "unknown").text == head + text
+        assert Page("http://a/", 200, "text/html", {}, b"\xef\xbb\xbf" + head.encode() + b"\xc3\xa9").text == head + "é"
+
+
+@pytest.mark.parametrize("label", UNREAD)
+def test_charsets_in_which_scripts_hide_are_refused(label: str) -> None:
+    for page in (
+        Page("http://a/", 200, "text/html", {}, b"x", label),
+        Page("http://a/", 200, "text/html", {}, f"<meta charset={label}>".encode()),
+    ):
+        with pytest.raises(Refused, match=r"^a sent text in an encoding that is not read$"):
+            _ = page.text
+
+
+def test_a_body_of_unknown_characters_takes_no_longer() -> None:
+    body = b"\x80" * 3_000_000
+    assert Page("http://a/", 200, "text/html", {}, body, "gbk").text == "\ufffd" * 3_000_000
+
+
 MANY_VALUES = [b"[" + b"[[]]," * 800_000 + b"0]", b"[" + b'"",' * 1_300_000 + b"0]", b'"' * 4_000_000]
 """Decoding the first one would take 0.4 seconds."""
 

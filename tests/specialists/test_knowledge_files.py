@@ -123,6 +123,21 @@ def test_text_is_read_in_its_encoding(encoding: str) -> None:
     assert decode("Grüße, Köln".encode(encoding)) == "Grüße, Köln"
 
 
+@pytest.mark.parametrize(
+    ("label", "body", "text"),
+    [
+        ("gb2312", b"\xe9\x46", "镕"),
+        ("iso-8859-1", b"\x93\x80\x94", "“€”"),
+        ("utf-16", b"\xc3\xa9", "é"),
+        ("utf-8", b"Gr\xfc\xdfe", "Grüße"),
+    ],
+)
+def test_pages_are_read_in_the_encoding_that_they_declare(label: str, body: bytes, text: str) -> None:
+    assert read("a.html", f"<meta charset={label}><p>".encode() + body) == [("", "", text)]
+    with pytest.raises(Unreadable, match="not read"):
+        read("a.html", b"<meta charset=hz-gb-2312><p>x")
+
+
 @pytest.mark.parametrize("data", [bytes(range(256)) * 20, b"\x01\x02\x03" * 100, b"PK\x03\x04" + b"\0" * 50])
 def test_binary_data_is_not_text(data: bytes) -> None:
     with pytest.raises(Unreadable, match="not text"):
