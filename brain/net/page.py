@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import webencodings
 
 from brain.errors import Refused
 
@@ -67,7 +66,9 @@ class Page:
         for mark, codec in _BYTE_ORDER_MARKS:
             if self.body.startswith(mark):
                 return self.body[len(mark) :].decode(codec, "replace")
-        found = webencodings.lookup(self.charset or "") or self._declared_encoding() or webencodings.UTF8
+        found = self._find_encoding()
+        if found is None:
+            return self.body.decode("utf-8", "replace")
         if found.name == "replacement":
             raise Refused(f"{self._host()} sent text in an encoding that is not read", "try another source")
         if found.name == "x-user-defined":
@@ -102,11 +103,18 @@ class Page:
         advice = {404: "check the URL or use another source", 429: "wait, or try another source"}
         raise Refused(f"{self._host()} {problem}", advice.get(self.status, "try another source"))
 
-    def _declared_encoding(self) -> webencodings.Encoding | None:
-        head = _COMMENT.sub(b"", self.body[:_SNIFFED_BYTES])
-        label = _META.search(head) if self.type != "text/plain" else None
-        found = webencodings.lookup(label[1].decode("ascii", "replace")) if label else None
-        return webencodings.lookup(_IN_DOCUMENT.get(found.name, found.name)) if found else None
+    def _find_encoding(self) -> Any:
+        """Return the encoding of `webencodings` that the server or the document names; None for UTF-8."""
+        label = _META.search(_COMMENT.sub(b"", self.body[:_SNIFFED_BYTES])) if self.type != "text/plain" else None
+        declared = label[1].decode("ascii", "replace") if label else ""
+        if (self.charset or declared or "utf-8").lower() == "utf-8":
+            return None
+        from webencodings import lookup
+
+        if found := lookup(self.charset or ""):
+            return found
+        found = lookup(declared)
+        return lookup(_IN_DOCUMENT.get(found.name, found.name)) if found else None
 
     def _host(self) -> str:
         return self.url.partition("://")[2].partition("/")[0][:100]
