@@ -367,7 +367,7 @@ def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Deli
     tokens = find_message_tokens(template)
     others: dict[str, _Meaning] = dict.fromkeys(tokens.ends, "end")
     others |= dict.fromkeys(tokens.subjects, "subject")
-    others |= {closer: "reasoned" for closer in REASONING.values() if not is_known or closer in template}
+    others |= {closer: "reasoned" for opener, closer in REASONING.items() if not is_known or opener in template}
     others |= {**dict.fromkeys(FORGED_OPENERS, "forged"), BLOCK_CLOSER: "dropped"}
     is_harmony = harmony.CHANNEL in template
     if is_harmony:

@@ -152,6 +152,12 @@ def test_reasoning_is_known_from_the_template(size: int) -> None:
     assert [one.text for one in turn.exchange.annotations] == ["Shall I SPECIALIST_REQUEST[echo]?\n"]
 
 
+def test_reasoning_in_a_pass_that_continues_the_answer() -> None:
+    events, turn, _ = run(["</think>Look: ", *"SPECIALIST_REQUEST[echo]"], ["Hm", "</think>", "Done."], template=R1)
+    assert events == ["Look: ", *succeeded("echo", "nothing"), "Hm", REASONING, "Done.", done("Look: Done.", 1, 2)]
+    assert turn.exchange.answer == "Look: Done."
+
+
 @pytest.mark.parametrize(
     ("chunks", "expected"),
     [
