@@ -53,7 +53,6 @@ class Player:
     is_local = True
     is_base = False
     embeds_locally = True
-    template = ""
 
     def __init__(
         self,
@@ -62,9 +61,11 @@ class Player:
         accepts_tools: bool = False,
         context_tokens: int | None = None,
         name: str = "player",
+        template: str = "",
         script: Callable[[int], Sequence[Item]] | None = None,
     ) -> None:
         self.name = name
+        self.template = template
         self.breaker = CircuitBreaker()
         self.resume: Resume = resume
         self.context_tokens = context_tokens

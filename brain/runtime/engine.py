@@ -401,7 +401,8 @@ class Engine:
 
         def describe(models: Sequence[AnyModel]) -> tuple[RecordedModel, ...]:
             return tuple(
-                RecordedModel(one.name, one.resume, one.context_tokens, one.is_demo, one.is_base) for one in models
+                RecordedModel(one.name, one.resume, one.context_tokens, one.is_demo, one.is_base, one.template)
+                for one in models
             )
 
         return Setup(

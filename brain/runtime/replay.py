@@ -210,6 +210,7 @@ class _RecordedModel(TextOnlyModel):
         self.context_tokens = recorded.context_tokens  # type: ignore[assignment]
         self.is_demo = recorded.is_demo
         self.is_base = recorded.is_base
+        self.template = recorded.template
         self.breaker = _Breaker(is_used=is_used)
 
     async def stream(

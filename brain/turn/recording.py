@@ -76,6 +76,7 @@ class RecordedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     context_tokens: int | None = None
     is_demo: bool = False
     is_base: bool = False
+    template: str = ""
 
 
 class Setup(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -291,6 +291,20 @@ def test_an_answer_is_the_same_when_it_is_opened_again(chat: Chat, server: PageS
     assert all_text(chat) == written
 
 
+def test_reasoning_without_an_opening_tag_leaves_the_answer(chat: Chat, server: PageServer) -> None:
+    chat.ask()
+    server.model.write("Let me see.\n")
+    expect(chat.answer).to_contain_text("Let me see.")
+    server.finish(chat, "</think>\n\nDone.")
+    expect(chat.answer.locator(".text")).to_have_text("Done.")
+    chat.answer.get_by_text("Reasoning", exact=True).click()
+    expect(chat.answer.get_by_text("Let me see.")).to_be_visible()
+    written = all_text(chat)
+    chat.reload()
+    expect(chat.answer).to_contain_text("Done.")
+    assert all_text(chat) == written
+
+
 def test_a_failure_is_the_same_when_it_is_opened_again(chat: Chat, server: PageServer) -> None:
     for recoverable in (True, False):
         chat.ask()

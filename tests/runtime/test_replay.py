@@ -81,7 +81,10 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
         history = options.get("history") or History("c")
         registry = registry_of(*EVERYONE, finds, looks)
         kinds = {one.name: tuple(one.activates_on) for one in registry.usable()}
-        models = tuple(RecordedModel(one.name, one.resume, one.context_tokens, is_base=one.is_base) for one in players)
+        models = tuple(
+            RecordedModel(one.name, one.resume, one.context_tokens, is_base=one.is_base, template=one.template)
+            for one in players
+        )
         assistance = options.get("assistance")
         first, *rest = players
         role_models: dict[Role, Sequence[Player]] = {}
@@ -156,6 +159,16 @@ SEVERAL = (
 )
 TURNS: dict[str, tuple[list[Player], React, dict[str, Any]]] = {
     "text": ([Player(slowly("<think>Hm</think>Hello there."))], nothing, {}),
+    "reasoning without an opening tag": ([Player(slowly("Hm</think>Hello there.<|im_end|>And"))], nothing, {}),
+    "a known template": (
+        [
+            Player(
+                slowly("Hm <|im_end|></think><tool_call>echo</tool_call>"), "End.", template="<think>{{ m }}<arg_key>"
+            )
+        ],
+        nothing,
+        {},
+    ),
     "server events": (
         [Player([PromptProgress(100, 900), 1.0, Thinking("Hm"), "Hi", PassUsage(900, 1, 800), Finish("length")])],
         nothing,

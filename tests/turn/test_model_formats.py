@@ -38,8 +38,7 @@ REASONING = {"notice": "reasoning"}
 
 
 def run(*passes: Sequence[Any], template: str = "", **request: Any) -> tuple[list[Any], Turn, Player]:
-    model = Player(*passes)
-    model.template = template
+    model = Player(*passes, template=template)
     turn = turn_of(model, registry_of(echo, add, typed), ask_for(**request))
     return short(asyncio.run(read(turn))), turn, model
 
