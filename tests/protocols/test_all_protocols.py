@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from ag_ui_stream import verify
 from turn_helpers import Player, read, turn_of
@@ -14,7 +15,20 @@ from turn_helpers import Player, read, turn_of
 from brain import events as ev
 from brain.errors import BadRequest
 from brain.protocols import ag_ui, ai_sdk, native, ollama, openai
-from brain.protocols.turn_options import KnownNames
+from brain.protocols.ag_ui.schema import MessageBody as RunMessage
+from brain.protocols.ag_ui.schema import PropsBody, RunBody
+from brain.protocols.ai_sdk.schema import ChatBody as SdkChatBody
+from brain.protocols.ai_sdk.schema import MessageBody as SdkMessage
+from brain.protocols.native.queries import ChangeBody, FactBody
+from brain.protocols.native.request import TurnBody as NativeBody
+from brain.protocols.native.tasks import TaskBody, TaskChangeBody
+from brain.protocols.ollama.schema import ChatBody as OllamaChatBody
+from brain.protocols.ollama.schema import GenerateBody, ShowBody
+from brain.protocols.ollama.schema import MessageBody as OllamaMessage
+from brain.protocols.ollama.schema import OptionsBody as OllamaOptions
+from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody
+from brain.protocols.openai.schema import MessageBody as OpenAIMessage
+from brain.protocols.turn_options import ContextBody, KnownNames, TurnOptions
 from brain.settings import read as read_settings
 from brain.turn_request import TurnRequest
 
@@ -29,6 +43,7 @@ PARSERS: Mapping[str, Callable[[bytes], Any]] = {
     "ai_sdk": lambda data: ai_sdk.parse(data, "me", SETTINGS, NAMES),
 }
 LONG = "x" * 200_001
+NULLABLE = (msgspec.inspect.NoneType, msgspec.inspect.RawType, msgspec.inspect.AnyType)
 
 
 def text_message(protocol: str, text: str, role: str = "user") -> dict[str, Any]:
@@ -135,6 +150,54 @@ def test_model_and_system_are_options(protocol: str, options: dict[str, Any], st
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"[" * 100_000])
 def test_a_body_that_is_not_a_request(protocol: str, body: bytes) -> None:
     assert rejection(protocol, body) == (400, None)
+
+
+BODIES: Mapping[str, type[msgspec.Struct]] = {
+    "native": NativeBody,
+    "openai": CompletionBody,
+    "ollama": OllamaChatBody,
+    "generate": GenerateBody,
+    "ag_ui": RunBody,
+    "ai_sdk": SdkChatBody,
+}
+PARTS: Sequence[type[msgspec.Struct]] = (
+    *(
+        ContextBody,
+        OpenAIMessage,
+        ChoiceBody,
+        FormatBody,
+        OllamaMessage,
+        OllamaOptions,
+        ShowBody,
+        RunMessage,
+        PropsBody,
+    ),
+    *(SdkMessage, TaskBody, TaskChangeBody, FactBody, ChangeBody),
+)
+
+
+@pytest.mark.parametrize("protocol", BODIES)
+def test_null_is_the_same_as_no_field(protocol: str) -> None:
+    body = body_of(protocol)
+    for options in (body.get("brain"), body.get("forwardedProps")):
+        if options is not None:
+            options.update(dict.fromkeys(TurnOptions.__struct_fields__))
+    nulls = {one.encode_name: None for one in msgspec.structs.fields(BODIES[protocol]) if not one.required}
+    assert parse(protocol, {**nulls, **body}) == parse(protocol, body_of(protocol))
+
+
+@pytest.mark.parametrize("kind", [*BODIES.values(), *PARTS], ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_each_field_that_can_be_left_out_can_be_null(kind: type[msgspec.Struct]) -> None:
+    types = [msgspec.inspect.type_info(kind)]
+    for found in types:  # it grows
+        if isinstance(found, msgspec.inspect.StructType):
+            for one in found.fields:
+                inner = one.type.types if isinstance(one.type, msgspec.inspect.UnionType) else (one.type,)
+                can_be_null = any(isinstance(each, NULLABLE) for each in inner)
+                assert one.required or can_be_null or one.name == "model", (found.cls, one.name)
+                types += [each for each in inner if each not in types]
+        elif isinstance(found, msgspec.inspect.ListType):
+            types.append(found.item_type)
 
 
 @pytest.mark.parametrize("protocol", PARSERS)

@@ -263,7 +263,7 @@ def bodies(parse: Any, *rows: tuple[Any, str]) -> Sequence[Any]:
         ),
         *bodies(parse_fact, ({}, "text"), ({"text": None}, "text"), ({"text": "x", "kind": "memory"}, "kind")),
         *bodies(parse_fact, ({"text": "x", "category": "family"}, "category")),
-        *bodies(parse_change, ({}, "text"), ({"category": None}, "category"), ({"id": "x"}, "id")),
+        *bodies(parse_change, ({}, "text"), ({"category": None}, "text"), ({"id": "x"}, "id")),
         *bodies(parse_recall, ({}, "recall"), ({"recall": 0}, "recall")),
     ],
 )

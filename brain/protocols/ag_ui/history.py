@@ -89,4 +89,4 @@ def _parse_file(part: PartBody, place: str) -> Attachment:
 
 
 def _parse_call(body: CallBody) -> ClientToolCall:
-    return ClientToolCall(body.id, body.function.name, parse_arguments(body.function.arguments, ARGUMENTS_BYTES))
+    return ClientToolCall(body.id, body.function.name, parse_arguments(body.function.arguments or "", ARGUMENTS_BYTES))

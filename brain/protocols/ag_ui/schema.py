@@ -39,7 +39,7 @@ class FunctionBody(_Body):
     """The function of a call, with its arguments as JSON in a string."""
 
     name: str
-    arguments: str = ""
+    arguments: str | None = None
 
 
 class CallBody(_Body):

@@ -93,7 +93,7 @@ class FactBody(msgspec.Struct, forbid_unknown_fields=True):
 
     text: str
     category: str | None = None
-    mutable: bool = True
+    mutable: bool | None = None
 
 
 class RecallBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,9 +105,9 @@ class RecallBody(msgspec.Struct, forbid_unknown_fields=True):
 class ChangeBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PATCH /v1/memory/{id}`."""
 
-    text: str | msgspec.UnsetType = msgspec.UNSET
-    category: str | msgspec.UnsetType = msgspec.UNSET
-    mutable: bool | msgspec.UnsetType = msgspec.UNSET
+    text: str | None = None
+    category: str | None = None
+    mutable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +152,13 @@ def check_title(text: str) -> str:
 def parse_fact(data: bytes) -> Fact:
     """Return the fact from a body."""
     body = decode(data, FactBody)
-    return Fact(body.text, _parse_category(body.category), body.mutable)
+    return Fact(body.text, _parse_category(body.category), body.mutable is not False)
 
 
 def parse_change(data: bytes) -> Change:
     """Return the changes from a body."""
     body = decode(data, ChangeBody)
-    change = Change(
-        None if body.text is msgspec.UNSET else body.text,
-        None if body.category is msgspec.UNSET else _parse_category(body.category),
-        None if body.mutable is msgspec.UNSET else body.mutable,
-    )
+    change = Change(body.text, _parse_category(body.category), body.mutable)
     if change == Change():
         raise BadRequest("Send at least one of `text`, `category` and `mutable`.", "text")
     return change

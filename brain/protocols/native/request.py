@@ -39,7 +39,7 @@ class AttachmentBody(msgspec.Struct, forbid_unknown_fields=True):
 
     id: int | None = None
     name: str | None = None
-    type: str = ""
+    type: str | None = None
     data: str | None = None
     text: str | None = None
 
@@ -59,29 +59,26 @@ class TurnBody(TurnOptions, forbid_unknown_fields=True):
     message: str | None = None
     prompt: str | None = None
     conversation_id: str | None = None
-    attachments: list[AttachmentBody] = msgspec.field(default_factory=list)
+    attachments: list[AttachmentBody] | None = None
     model: str | None = None
-    system: str = ""
+    system: str | None = None
     context: ContextBody | None = None
     syntax: list[str] | None = None
-    source: str = "chat"
-    memory: bool = True
-    private: bool = False
-    barge_in: bool = False
+    barge_in: bool | None = None
     replace_from: str | None = None
     request_id: str | None = None
 
 
 _FORM_TYPES: Mapping[str, Any] = {
-    "memory": bool,
-    "private": bool,
-    "barge_in": bool,
-    "critic": bool,
-    "specialists": list[str],
-    "syntax": list[str],
+    "memory": bool | None,
+    "private": bool | None,
+    "barge_in": bool | None,
+    "critic": bool | None,
+    "specialists": list[str] | None,
+    "syntax": list[str] | None,
     "limits": LimitsBody | None,
     "context": ContextBody | None,
-    "attachments": list[AttachmentBody],
+    "attachments": list[AttachmentBody] | None,
 }
 """The form fields that contain JSON. All others are text."""
 
@@ -108,7 +105,7 @@ def parse_form(
 
 
 def _parse_form_value(name: str, text: str) -> Any:
-    if name in ("specialists", "syntax") and not text.lstrip().startswith("["):
+    if name in ("specialists", "syntax") and not text.lstrip().startswith("[") and text.strip() != "null":
         return [item.strip() for item in text.split(",") if item.strip()]
     if name not in _FORM_TYPES:
         return text
@@ -124,18 +121,19 @@ def _build_request(
     if body.message is not None and body.prompt is not None:
         raise BadRequest("Send either `message` or `prompt`, not both.", "prompt")
     message = _check_message(body.message if body.message is not None else body.prompt or "")
-    if len(body.attachments) + len(files) > MAX_ATTACHMENTS:  # before any is decoded
+    sent = body.attachments or ()
+    if len(sent) + len(files) > MAX_ATTACHMENTS:  # before any is decoded
         raise too_many_attachments()
     attachments: list[Attachment] = []
     references: dict[int, FileReference] = {}
-    for n, item in enumerate(body.attachments):
+    for n, item in enumerate(sent):
         place = f"attachments[{n}]"
         if item.id is not None:
             references[item.id] = _parse_reference(item, f"{place}.id", body.replace_from, references)
             continue
         name = item.name or ""
         if item.data is not None and item.text is None:
-            attachments.append(decode_attachment(name, item.type, item.data, f"{place}.data"))
+            attachments.append(decode_attachment(name, item.type or "", item.data, f"{place}.data"))
         elif item.text is not None and item.data is None:
             text = item.text.encode(errors="replace")
             attachments.append(make_attachment(name, item.type or "text/plain", text, f"{place}.text"))
@@ -153,7 +151,7 @@ def _build_request(
         system=body.system,
         context=body.context,
         syntax=settings.syntax if body.syntax is None else parse_syntax(body.syntax),
-        barge_in=body.barge_in,
+        barge_in=bool(body.barge_in),
         asks_person=True,
     )  # fmt: skip
 
@@ -165,7 +163,7 @@ def _parse_reference(
     assert item.id is not None
     if replaced is None:
         raise invalid(field, "is only valid together with `replace_from`; send the file's data instead")
-    if (item.name, item.type, item.data, item.text) != (None, "", None, None):
+    if item.name is not None or item.type or item.data is not None or item.text is not None:
         raise invalid(field, "must be the only field of its attachment; to send a new file, remove `id`")
     if item.id in references:
         raise invalid(field, "is the ID of an earlier attachment, too; send each file once")

@@ -25,16 +25,16 @@ _OPTIONAL_FIELDS = (
 class TaskBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/tasks`."""
 
-    prompt: str = ""
-    title: str = ""
-    profile: ProfileName = "standard"
-    when: str = ""
-    every: str = ""
+    prompt: str | None = None
+    title: str | None = None
+    profile: ProfileName | None = None
+    when: str | None = None
+    every: str | None = None
     conversation_id: str | None = None
-    tell: Tell = "always"
+    tell: Tell | None = None
     time_zone: str | None = None
-    private: bool = False
-    dry_run: bool = False
+    private: bool | None = None
+    dry_run: bool | None = None
 
 
 class TaskChangeBody(msgspec.Struct, forbid_unknown_fields=True):

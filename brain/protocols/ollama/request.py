@@ -92,7 +92,7 @@ def parse_generate(
 def parse_show(data: bytes, models: Set[str], settings: Settings) -> tuple[str, str | None]:
     """Parse the body of `POST /api/show`: return the client's name for a model, and the model."""
     body = _decode(data, ShowBody)
-    name = body.model or body.name
+    name = body.model or body.name or ""
     return name, find_model(name, models, settings)[0]
 
 

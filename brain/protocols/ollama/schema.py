@@ -88,5 +88,5 @@ class GenerateBody(OllamaBody):
 class ShowBody(msgspec.Struct):
     """The body of `POST /api/show`. Old clients send `name`."""
 
-    model: str = ""
-    name: str = ""
+    model: str | None = None
+    name: str | None = None

@@ -108,7 +108,7 @@ def _check_data_url(url: str, place: str) -> str:
 
 
 def _parse_call(body: CallBody, place: str) -> ClientToolCall:
-    if body.type != "function":
+    if body.type not in (None, "function"):
         raise invalid(f"{place}.type", f"is {quote_value(body.type)}; use function")
     params: Mapping[str, Any] = {}
     if is_present(body.function.arguments):

@@ -160,7 +160,7 @@ def _parse_tools(body: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
     offered = tuple(tools.values())
     if bytes(body.tool_choice).startswith(b"{"):
         choice = decode(body.tool_choice, ChoiceBody, "tool_choice")
-        if choice.type != "function":
+        if choice.type not in (None, "function"):
             raise invalid("tool_choice", "must be none, auto, required or a function")
         if choice.function.name not in tools:
             raise invalid("tool_choice", f"names {quote_value(choice.function.name)}, which is not in `tools`")

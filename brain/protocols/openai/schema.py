@@ -33,7 +33,7 @@ class CallBody(msgspec.Struct):
 
     id: str
     function: CallFunctionBody
-    type: str = "function"
+    type: str | None = None
 
 
 class ImageBody(msgspec.Struct):
@@ -89,7 +89,7 @@ class ChoiceBody(msgspec.Struct):
     """The tool that the model must call."""
 
     function: FunctionBody
-    type: str = "function"
+    type: str | None = None
 
 
 class SchemaBody(msgspec.Struct):

@@ -49,14 +49,14 @@ class TasksEndpoint(HTTPEndpoint):
         engine = engine_of(request)
         new = engine.tasks.check(
             body.prompt or ("-" if body.dry_run else ""),
-            body.title,
+            body.title or "",
             time_zone=body.time_zone or engine.settings.time_zone,
             conversation_id=body.conversation_id,
-            profile=body.profile,
-            when=body.when,
-            every=body.every,
-            tell=body.tell,
-            private=body.private,
+            profile=body.profile or "standard",
+            when=body.when or "",
+            every=body.every or "",
+            tell=body.tell or "always",
+            private=bool(body.private),
         )
         if body.dry_run:
             times = []
