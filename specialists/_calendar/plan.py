@@ -52,11 +52,14 @@ class Plan:
                 f"a whole series ({count_occurrences(entry)})" if self.is_whole_event else "one occurrence of a series"
             )
         calendar = _quote(one_line(entry.resource.calendar.name, 40))
-        lines = [f"{verb} {scope} {where} calendar {calendar}, times in {entry.zone.key}:", _format_entry(entry)]
+        lines = [f"{verb} {scope} {where} calendar {calendar}, times in {entry.zone.key}:"]
+        lines.append(_format_entry(entry, is_whole=entry is self.after))
         if self.before and self.after:
-            lines.append(f"becomes {_format_entry(self.after)}")
-            if self.before.occurrence.event.description != self.after.occurrence.event.description:
-                lines.append("with a new description")
+            lines.append(f"becomes {_format_entry(self.after, is_whole=True)}")
+        old, new = (one.occurrence.event.description if one else "" for one in (self.before, self.after))
+        if self.after and old != new:
+            lines.append(f"with the description {_quote(_whole_line(new))}" if new else "without a description")
+        if self.before and self.after:
             old_rule, new_rule = _format_rules(self.before), _format_rules(self.after)
             if old_rule != new_rule and (self.is_whole_event or not old_rule):
                 lines.append(f"repeating by {new_rule}" if new_rule else "without repeating")
@@ -100,13 +103,20 @@ def count_occurrences(entry: Entry) -> str:
 
 def _format_rules(entry: Entry) -> str:
     main = find_main(entry.series)
-    return one_line("; ".join(main.rules), 200) if main else ""
+    return _whole_line("; ".join(main.rules)) if main else ""
 
 
-def _format_entry(entry: Entry) -> str:
+def _format_entry(entry: Entry, *, is_whole: bool) -> str:
+    """Return an event on one line. A person approves the whole of a new one, and recognizes an old one by its start."""
     event = entry.occurrence.event
-    place = f" @ {_quote(one_line(event.location, MAX_PLACE))}" if event.location else ""
-    return f"{entry.when()} {_quote(format_title(event))}{place}"
+    title, location = format_title(event), one_line(event.location, MAX_PLACE)
+    if is_whole:
+        title, location = _whole_line(event.title) or title, _whole_line(event.location)
+    return f"{entry.when()} {_quote(title)}{f' @ {_quote(location)}' if location else ''}"
+
+
+def _whole_line(text: str) -> str:
+    return one_line(text, len(text) + 1)
 
 
 def _quote(text: str) -> str:
