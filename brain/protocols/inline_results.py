@@ -10,11 +10,6 @@ from brain.events import ApprovalRequired, Citation, Event, Round, SpecialistErr
 from brain.protocols.bodies import encode
 from brain.settings import ShowResults
 
-PARAMS_LENGTH = 2_000
-"""Characters of the parameters of a call that needs approval."""
-MIN_VALUE_LENGTH = 8
-"""Characters of each value that are always shown."""
-
 _BACKTICKS = re.compile("`+")
 _TAG_OPENER = re.compile("<(?=[A-Za-z/!?])")
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#!|~&]")
@@ -52,13 +47,10 @@ class InlineText:
         preview = ""
         if event.text:
             preview = f"Preview of {event.name}: {_code_span(_hide_tags(' '.join(event.text.split())))}. "
-        params, is_cut = format_params(event.params, PARAMS_LENGTH)
-        params = _code_span(_TAG_OPENER.sub(r"\\u003c", params))  # "<" in JSON, but no tag for a page
-        note = f" The parameters are shortened here; to see all of them: `curl {key}{self.turn_url}`."
+        params = _code_span(_TAG_OPENER.sub(r"\\u003c", format_params(event.params)))  # "<" in JSON, but no tag
         return (
             f"{preview}The call of {event.name} with {params} needs your approval before "
-            f"{event.expires_at:%H:%M:%S} UTC.{note if is_cut else ''} To approve it: {_code_span(command)}; "
-            "to decline it, send false."
+            f"{event.expires_at:%H:%M:%S} UTC. To approve it: {_code_span(command)}; to decline it, send false."
         )
 
 
@@ -126,31 +118,9 @@ class ReasoningText:
         return f"{separator}{describe_round(event)}\n\n"
 
 
-def format_params(params: Mapping[str, Any], max_length: int) -> tuple[str, bool]:
-    """Return the parameters as JSON with invisible characters escaped, and whether it is cut.
-
-    Long values are cut first, until all names fit. If the names alone are too long, the end is cut.
-    """
-    whole = _visible_json(params)
-    if len(whole) <= max_length:
-        return whole, False
-    names, values = [*map(_visible_json, params)], [*map(_visible_json, params.values())]
-    room, remaining = max_length - 1 - sum(len(name) + 2 for name in names), len(values)
-    length = max(map(len, values), default=0)
-    for value in sorted(values, key=len):  # short values leave space to longer ones
-        share = room // remaining
-        if len(value) > share:
-            length = max(MIN_VALUE_LENGTH, share)
-            break
-        room -= len(value)
-        remaining -= 1
-    values = [value if len(value) <= length else f"{value[: length - 1]}…" for value in values]
-    text = "{" + ",".join(f"{name}:{value}" for name, value in zip(names, values, strict=True)) + "}"
-    return (text if len(text) <= max_length else f"{text[:max_length]}…"), True
-
-
-def _visible_json(value: Any) -> str:
-    text = encode(value).decode()
+def format_params(params: Mapping[str, Any]) -> str:
+    """Return the whole parameters of a call that needs approval as JSON, with invisible characters escaped."""
+    text = encode(params).decode()
     if text.isascii() and text.isprintable():
         return text
     return "".join(one if one.isprintable() else f"\\u{{{ord(one):x}}}" for one in text)

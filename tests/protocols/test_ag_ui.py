@@ -392,7 +392,7 @@ def test_interrupts() -> None:
     both = interrupts(approval("c1"), approval("c2"), ev.SpecialistStart("c3", "echo", {}, "model"))
     assert [interrupt_id for interrupt_id, _ in both] == ["t1.c1.4", "t1.c2.4"]
     assert interrupts(approval("c1"), ev.SpecialistStart("c1", "sends", {"to": "Ada"}, "model")) == []
-    assert interrupts(approval("c1", {"a": "x" * 600}))[0][1].startswith(f'Allow sends with {{"a":"{"x" * 492}…}}?')
+    assert interrupts(approval("c1", {"a": "x" * 6000}))[0][1] == f'Allow sends with {{"a":"{"x" * 6000}"}}?'
     preview = interrupts(approval("c1", preview="Send a letter\nto Ada Lovelace"))[0][1]
     assert preview == 'Send a letter\nto Ada Lovelace\n\nAllow sends with {"to":"Ada"}?'
 

@@ -97,15 +97,9 @@ def test_invisible_characters_are_shown() -> None:
     assert r"""with `{"a\u{200b}":"x\u{202e}gpj.exe\u{2066}\u{a0}é\u{7f}"}` needs""" in shown
 
 
-def test_a_call_that_is_cut_shows_all_its_names_and_says_so() -> None:
-    params = {"body": "x" * 3000, "to": ["eve@example.org"], "cc": "y" * 900, "send": True}
-    shown = written(ev.ApprovalRequired("c2", "mail", params, LATER), keyed=True)
-    span = shown.split("`")[1]
-    assert span == f"""{{"body":"{"x" * 1044}…,"to":["eve@example.org"],"cc":"{"y" * 900}","send":true}}"""
-    assert len(span) == 2000
-    assert f"`curl -H 'Authorization: Bearer YOUR_KEY' {URL}`" in shown
-    assert f"`curl {URL}`" not in approval_text({"a": "x" * 1992})
-    assert f"`curl {URL}`" in approval_text({"a": "x" * 1993})
+def test_a_person_sees_all_parameters() -> None:
+    params = {"body": "x" * 16_000, "to": ["eve@example.org"]}
+    assert f"""`{{"body":"{"x" * 16_000}","to":["eve@example.org"]}}`""" in approval_text(params)
 
 
 def test_a_preview_cannot_look_like_anything_else() -> None:

@@ -32,8 +32,6 @@ from brain.protocols.inline_results import format_params
 from brain.protocols.native import HEARTBEAT, event_data
 
 PROTOCOL_VERSION = "1.0"
-PARAMS_LENGTH = 500
-"""Characters of the parameters in the message of an interrupt."""
 
 _RESPONSE_SCHEMA = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
 
@@ -215,16 +213,12 @@ class Encoder:
         interrupts = []
         for event in self._approvals.values():
             call_id = self._client_id(event.call_id)
-            params, is_cut = format_params(event.params, PARAMS_LENGTH)
             preview = "" if event.text is None else f"{event.text}\n\n"
-            note = (
-                f" The parameters are shortened here; the tool call and GET /v1/turns/{self._turn_id} have all of them."
-            )
             interrupts.append(
                 {
                     "id": f"{call_id}.{self._number}",
                     "reason": "tool_call",
-                    "message": f"{preview}Allow {event.name} with {params}?{note if is_cut else ''}",
+                    "message": f"{preview}Allow {event.name} with {format_params(event.params)}?",
                     "toolCallId": call_id,
                     "responseSchema": _RESPONSE_SCHEMA,
                     "expiresAt": event.expires_at.isoformat().replace("+00:00", "Z"),
