@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -34,6 +34,20 @@ ClientSource = Literal["chat", "voice", "api"]
 """Source of a client's message: typed, spoken, or sent by a program."""
 Source = Literal["chat", "voice", "api", "task", "report"]
 """Source of a message: a client, a run of a task in a conversation of its own, or a report on tasks."""
+Author = Literal["user", "model", "unknown"]
+"""Who wrote a message: the user, a model (the prompt of a task), or unknown (an import)."""
+
+
+class Marks(NamedTuple):
+    """What a text may contain. Everything that a model makes of it inherits both marks.
+
+    Attributes:
+        untrusted: Content that someone other than the user wrote.
+        private_data: Data from files, memory, private specialists or client tools.
+    """
+
+    untrusted: bool = False
+    private_data: bool = False
 
 
 _SIGNATURES = (
@@ -211,6 +225,8 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
         preview: Text that the person read about the effect of the call.
         cached: Whether the result comes from an earlier call.
         untrusted: Whether the block may contain untrusted content.
+        private_data: Whether the block may contain private data of the user.
+        picks: Number of values from results that it sent to other hosts without approval.
         has_started: Whether its specialist started. Without a block, the process ended before the call did.
         began_ms: Milliseconds from the start of the turn to the call.
         ms: Duration in milliseconds, without the wait for approval; None while it runs.
@@ -231,6 +247,8 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
     preview: str | None = None
     cached: bool = False
     untrusted: bool = False
+    private_data: bool = False
+    picks: Count = 0
     has_started: bool = False
     began_ms: Count = 0
     ms: Count | None = None
@@ -325,13 +343,14 @@ class Exchange(msgspec.Struct, omit_defaults=True):
         parts: Parts of the answer. Its calls include their blocks.
         messages_before: The client's messages before the question.
         messages_after: The client's messages between question and answer.
-        message: The user's own words only.
+        message: The message alone. It is the user's own words if `author` is `user`.
         files: IDs of the attachments of the message.
         outcome: Stop reason or error code; `interrupted` if the server died; empty while the turn runs.
         tokens: Prompt tokens of the exchange; 0 if the model server did not count them.
         recalled_ids: IDs of the facts and memories that the model read with the question.
         told_tasks: IDs of the background tasks whose news the model read with the question.
-        untrusted: Whether the model had read untrusted content (blocks, files, recalled items) by the end.
+        untrusted: Whether the model had read untrusted content by the end, now or earlier in the conversation.
+        private_data: The same for private data; see `Marks`.
         automatic_calls: Calls of the files. Their blocks are in the question.
         annotations: Notices and reasoning, in order. Only the user reads them, like the fields below.
         rounds: The rounds of the strategy, in order.
@@ -355,6 +374,8 @@ class Exchange(msgspec.Struct, omit_defaults=True):
     recalled_ids: tuple[str, ...] = ()
     told_tasks: tuple[str, ...] = ()
     untrusted: bool = False
+    private_data: bool = False
+    author: Author = "user"
     automatic_calls: tuple[Call, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     strategy: StrategyName = "mono"
@@ -367,8 +388,9 @@ class Exchange(msgspec.Struct, omit_defaults=True):
 
     @property
     def user_messages(self) -> list[str]:
-        """The messages of the user: the first one, and those added during the answer."""
-        return [self.message, *(part.text for part in self.parts if isinstance(part, Steer))]
+        """The user's own words: the first message, and those added during the answer."""
+        added = [part.text for part in self.parts if isinstance(part, Steer)]
+        return {"user": [self.message, *added], "model": added, "unknown": []}[self.author]
 
     @property
     def notices(self) -> list[Annotation]:
@@ -707,12 +729,14 @@ class TaskNews:
         fixed_text: Answer of a report if all models fail.
         cursor: Key of the newest packet that it contains.
         task_ids: IDs of the tasks.
+        private_data: Whether one of the tasks has read private data, or its prompt may contain some.
     """
 
     text: str = ""
     fixed_text: str = ""
     cursor: int = 0
     task_ids: tuple[str, ...] = ()
+    private_data: bool = False
 
 
 class History(msgspec.Struct):
@@ -728,7 +752,8 @@ class History(msgspec.Struct):
         question: The new exchange, or the one that the turn continues.
         trimmed: Number of the oldest exchanges that are left out, if it changed with this question.
         after_idle: Whether all are left out because the conversation was idle.
-        untrusted: Whether it may contain untrusted content that no block marks.
+        untrusted: Whether the whole conversation, not only `exchanges`, may contain untrusted content.
+        private_data: The same for private data; see `Marks`.
         private: Whether only local models may read it.
         has_news: Whether there are news of background tasks to tell.
         task_news: News of background tasks for this turn.
@@ -745,6 +770,7 @@ class History(msgspec.Struct):
     trimmed: int = 0
     after_idle: bool = False
     untrusted: bool = False
+    private_data: bool = False
     private: bool = False
     recalled: RecallResult = RecallResult()
     has_news: bool = False

@@ -4,12 +4,12 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from brain.events import TaskChange
-from brain.messages import Count, Time
+from brain.messages import Count, Marks, Time
 
 TaskState = Literal["pending", "running", "waiting", "succeeded", "failed", "canceled"]
 """`waiting`: for an approval, for the next run of its schedule, or for a day with free runs."""
@@ -27,6 +27,8 @@ MAX_PROMPT = 8_000
 MAX_SUMMARY = 2_000
 MAX_RESULT = 65_536
 """Characters of a stored result. The conversation of the task has the whole answer."""
+MAX_USER_TEXT = 16_000
+"""Characters of the user's own words that a task keeps: those of the newest messages."""
 MAX_DEPTH = 2
 """A task of a conversation may create tasks; those may not."""
 MAX_FAILURES = 5
@@ -63,6 +65,9 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         summary: Summary of the result by the model that read it.
         reason: Why the newest run failed or was skipped, or why the task is paused, for people.
         changed: When its state changed.
+        untrusted: Whether its prompt may contain untrusted content. Its result always may.
+        private_data: Whether its prompt or its result may contain private data.
+        user_text: What the user wrote: the prompt, or the conversation in which a model wrote the prompt.
     """
 
     id: str
@@ -95,6 +100,14 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     result: str = ""
     summary: str = ""
     reason: str = ""
+    untrusted: bool = False
+    private_data: bool = False
+    user_text: str = ""
+
+    @property
+    def is_from_user(self) -> bool:
+        """Whether the user wrote the prompt, word for word."""
+        return self.user_text == self.prompt
 
     @property
     def is_scheduled(self) -> bool:
@@ -116,6 +129,7 @@ class NewTask:
         conversation_id: None for a new conversation.
         next_run: When it runs first; None for at once.
         key: The same for a repeated request, which then returns the same task.
+        origin: Where the prompt comes from, if a model wrote it.
     """
 
     prompt: str
@@ -131,6 +145,19 @@ class NewTask:
     depth: int = 1
     parent: str = ""
     key: str = ""
+    origin: "Origin | None" = None
+
+
+class Origin(NamedTuple):
+    """Where a prompt that a model wrote comes from.
+
+    Attributes:
+        marks: Those of the model's context.
+        user_text: What the user wrote in the conversation, cut to `MAX_USER_TEXT`.
+    """
+
+    marks: Marks
+    user_text: str
 
 
 class Packet(msgspec.Struct, frozen=True, omit_defaults=True):

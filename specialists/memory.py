@@ -210,7 +210,7 @@ async def memory(
             return _show_items(f"Facts stated by the user{about}", items, f"No facts found{for_text}.")
     interactions = await user_memory.recent(n or MAX_FOUND)
     if not interactions:
-        return Result("There are no earlier messages.")
+        return Result("There are no earlier messages.", private=False)
     lines = ["Latest messages and answers, newest first:"]
     for turn in interactions:
         lines.append(f"- {turn.started:%Y-%m-%d %H:%M} UTC, user: {_shorten(turn.message)}")
@@ -237,7 +237,7 @@ def _show_saved(saved: Any) -> Result:
 
 def _show_items(head: str, items: Sequence[Any], empty: str) -> Result:
     if not items:
-        return Result(empty)
+        return Result(empty, private=False)
     lines = [f"{head}:"]
     for item in items:
         before = "".join(f' (was "{former.text}" until {former.until:%Y-%m-%d})' for former in item.former[-1:])

@@ -85,7 +85,7 @@ def make_params(message: str, context: AssistContext) -> Mapping[str, object]:
 
 @specialist(
     read_only=True,
-    sends=("query", "date_range", "pmid"),
+    sends=True,
     timeout=30,
     cache_seconds=600,
     settings=PubmedSettings,

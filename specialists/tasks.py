@@ -91,7 +91,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
             title = one_line(params.get("title") or "", 100)
             named = re.fullmatch("in (.+)|(.+) from now", one_line(when, 100), re.IGNORECASE)
             delay = named if named and not every and dates.is_delay(when) else None
-            schedule = view.describe_schedule(when, every)
+            schedule = view.describe_schedule(when, every, params.get("profile") or "standard")
             if delay:  # a person may approve it hours later
                 schedule = f"once, {delay[1] or delay[2]} after you approve it"
             lines = [
@@ -191,16 +191,17 @@ async def tasks(
                 tell=tell or "always", key=key,
             )  # fmt: skip
             schedule = view.format_schedule(task) or "in the background"
-            return Result(f"Created the task {_name(task)}. It runs {schedule}.", data=task)
+            return Result(f"Created the task {_name(task)}. It runs {schedule}.", data=task, private=False)
         case "cancel":
             outcome, found = await view.cancel(task_id)
             name, state = ("", "") if found is None else (_name(found), found.state)
-            return Result(_CANCELED[outcome].format(title=name, id=one_line(task_id, 100), state=state))
+            text = _CANCELED[outcome].format(title=name, id=one_line(task_id, 100), state=state)
+            return Result(text, private=found is not None and found.private_data)
         case "summarize":
             return Result(f"Saved the summary of the task {_name(await view.summarize(task_id, summary or ''))}.")
         case "feedback":
             await view.feedback(message or "")
-            return Result("Reported to the operator.")
+            return Result("Reported to the operator.", private=False)
     return await _list_tasks(context)
 
 
@@ -220,7 +221,7 @@ async def _list_tasks(context: Context) -> Result:
     assert view is not None
     found = await view.list_tasks(MAX_TASKS + 1)
     if not found:
-        return Result("There are no tasks.")
+        return Result("There are no tasks.", private=False)
     zone = ZoneInfo(context.time_zone)
     lines = [f"Tasks, latest change first, times in {context.time_zone}:"]
     is_outside = False
@@ -241,7 +242,8 @@ async def _list_tasks(context: Context) -> Result:
                 lines.append(f"  {label}: {one_line(text, MAX_TEXT_SHOWN)}")
     if len(found) > MAX_TASKS:
         lines.append(f"- There are more; the list has up to {MAX_TASKS}.")
-    return Result("\n".join(lines), data=list(found[:MAX_TASKS]), outside=is_outside)
+    private = any(task.private_data for task in found[:MAX_TASKS])
+    return Result("\n".join(lines), data=list(found[:MAX_TASKS]), outside=is_outside, private=private)
 
 
 def _name(task: Any) -> str:

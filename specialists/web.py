@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -47,9 +47,18 @@ def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
     return {"query": " ".join(words) or one_line(message, QUERY_LENGTH), **since}
 
 
+def find_sent(params: Mapping[str, Any], message: str) -> Mapping[str, Any]:
+    """Return the parameters that go to other hosts. A call without query and url takes them from the message."""
+    sent = {name: params[name] for name in ("query", "url", "max_results", "since") if params.get(name) is not None}
+    if message.strip() and not any(str(sent.get(name, "")).strip() for name in ("query", "url")):
+        url = _find_url(message)
+        sent |= {"url": url} if url else {"query": one_line(message, QUERY_LENGTH)}
+    return sent
+
+
 @specialist(
     read_only=True,
-    sends=("query", "url"),
+    sends=find_sent,
     timeout=25,
     cache_seconds=300,
     settings=WebSettings,
@@ -93,7 +102,7 @@ async def web(
     if not url and _URL.fullmatch(query):
         query, url = "", query
     if not query and not url:
-        query, url = _read_message(context.message)
+        raise Refused("the call has no query and no url", "give query to search, or url to read a page")
     if url:
         yield Progress(f"fetching {format_host(url)}")
         yield _show_page(*await read(url, context, links=links), section or "", offset)
@@ -110,15 +119,6 @@ def _find_url(message: str) -> str:
     while url.endswith((")", "]", "}")) and url.count(url[-1]) > url.count(_BRACKETS[url[-1]]):
         url = url[:-1].rstrip(_PUNCTUATION)
     return url
-
-
-def _read_message(message: str) -> tuple[str, str]:
-    """Return query and URL for a call without either: the URL in the user's message, or the message as query."""
-    if url := _find_url(message):
-        return "", url
-    if not message.strip():
-        raise Refused("the call has no query and no url", "give query to search, or url to read a page")
-    return one_line(message, QUERY_LENGTH), ""
 
 
 def _list_results(query: str, found: SearchResults, label: str, troubles: Sequence[str]) -> Result:

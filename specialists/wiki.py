@@ -92,7 +92,7 @@ def _find_language(message: str) -> str | None:
 
 @specialist(
     read_only=True,
-    sends=("query", "page", "language", "wiki"),
+    sends=("query", "page", "language", "wiki"),  # and the number of a section
     timeout=20,
     cache_seconds=600,
     settings=WikiSettings,

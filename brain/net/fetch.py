@@ -59,6 +59,28 @@ async def resolve_host(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+def normalize_url(url: str) -> str:
+    """Return a URL in the form in which it is requested. URLs with the same form are the same request.
+
+    White space around it and the fragment are removed. Scheme and host are in lower case. The host is in ASCII (IDNA)
+    and has no final dot. The default port and `.` and `..` in the path are removed. An empty path is `/`. Characters
+    that a URL may not have are encoded as UTF-8 with percent signs. All else stays as it is.
+
+    Raises:
+        ValueError: It is not a URL with http or https and a host.
+    """
+    try:
+        parsed = httpx.URL(url.strip())
+        host = parsed.raw_host.decode("ascii").rstrip(".")
+        _ = parsed.host  # raises for a host such as `xn--a`
+        normal = parsed.copy_with(host=host, raw_path=parsed.raw_path, fragment=None)
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise ValueError(str(error)) from None
+    if parsed.scheme not in _PORTS or not host:
+        raise ValueError("it does not start with http:// or https:// and a host")
+    return str(normal)
+
+
 @dataclass(frozen=True, slots=True)
 class Fetch:
     """Fetches pages from public hosts. It stores nothing between two fetches.
@@ -109,7 +131,7 @@ class Fetch:
         if len(url) > URL_LENGTH:
             raise Refused(f"the URL has {len(url):,} characters; the limit is {URL_LENGTH:,}", "use a shorter URL")
         try:
-            first = _check_host(httpx.URL(url.strip()).copy_with(fragment=None))
+            first = httpx.URL(normalize_url(url))
             first = first.copy_merge_params(dict(params)) if params else first
         except (httpx.InvalidURL, ValueError):
             raise Refused("the URL is invalid", "use a URL that starts with https:// or http:// and a host") from None

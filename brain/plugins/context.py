@@ -10,7 +10,7 @@ from brain.dates import AmbiguousDate, find_days
 from brain.errors import Refused
 from brain.events import Citation
 from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item, Purpose
-from brain.task import CancelOutcome, ProfileName, Task, Tell
+from brain.task import CancelOutcome, Origin, ProfileName, Task, Tell
 from brain.words import join_previous
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Result:
         more: Called with the number of characters shown. Returns the instruction for the rest, such as
             ``ask again with page=4``.
         outside: Whether the text contains untrusted content. None uses the specialist's ``outside`` option.
+        private: Whether the text contains private data of the user. None uses the specialist's ``private`` option.
     """
 
     text: str
@@ -35,6 +36,7 @@ class Result:
     data: Any = None
     more: Callable[[int], str] | None = None
     outside: bool | None = None
+    private: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +179,11 @@ class TaskView(Protocol):
 
     Attributes:
         on_change: Called with each task that a call of this turn adds or cancels.
+        origin: Returns where the texts of a call come from.
     """
 
     on_change: Callable[[Task], None]
+    origin: Callable[[], Origin]
 
     async def create(
         self,
@@ -200,8 +204,11 @@ class TaskView(Protocol):
             key: The same for a repeated request, which then returns the same task; see `Context.key`.
         """
 
-    def describe_schedule(self, when: str, every: str) -> str:
-        """Return a schedule in words, with its next three times, for the person who approves it."""
+    def describe_schedule(self, when: str, every: str, profile: ProfileName = "standard") -> str:
+        """Return a schedule in words, with its next three times, for the person who approves it.
+
+        A private task with this profile is refused if its model is remote.
+        """
 
     def format_schedule(self, task: Task) -> str:
         """Return the schedule of a task in words; empty for a task without one."""
@@ -228,7 +235,7 @@ class Context:
 
     Attributes:
         user: User of the turn. None for a library call without a user.
-        message: The user's newest message.
+        message: The user's newest message. Of a specialist that declares `sends`: only if the call sends it.
         attachments: Files of the conversation, with IDs from 1. An automatic call gets only its own file.
         time_zone: IANA name of the user's time zone.
         deadline: Time limit of the call on the `time.monotonic` clock.

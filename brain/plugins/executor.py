@@ -51,12 +51,13 @@ Dependencies = Mapping[type, Any]
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a successful call. For `more` and `outside`, see `Result`."""
+    """The result of a successful call. For `more`, `outside` and `private`, see `Result`."""
 
     text: str
     citations: tuple[Citation, ...] = ()
     more: Callable[[int], str] | None = None
     outside: bool | None = None
+    private: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ def read_result(value: Any) -> CallResult:
             id_, title = neutralize(one_line(citation.id)), neutralize(one_line(citation.title))
             citations.append(Citation(id_, title, url if is_link else None))
         more = None if value.more is None else _guard_more(value.more)
-        outside = None if value.outside is None else value.outside is not False
-        return CallResult(plain_text(value.text), tuple(citations), more, outside)
+        outside, private = (None if one is None else one is not False for one in (value.outside, value.private))
+        return CallResult(plain_text(value.text), tuple(citations), more, outside, private)
     if value is None:
         raise TypeError("the specialist returned None")
     return CallResult(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))

@@ -28,6 +28,7 @@ R = TypeVar("R")
 Preview = Callable[..., "Awaitable[str | Result | None] | str | Result | None"]
 Approval = Literal["never", "always"] | Callable[[Mapping[str, Any]], bool]
 Assist = Callable[[str, AssistContext], Mapping[str, Any] | None]
+Sends = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 
 
 class Options(TypedDict, total=False):
@@ -43,8 +44,11 @@ class Options(TypedDict, total=False):
         read_only: Whether it changes nothing, or a function of the parameters that returns this.
         outside: Whether its results may contain untrusted content (default: True). After such a result, a call that
             changes something and has an approval function needs approval.
-        sends: Whether its parameters go to other hosts, or the names of the parameters that do. In a turn with private
-            data and untrusted content, values of unknown source then need approval.
+        sends: Whether its parameters go to other hosts, the names of the parameters that do, or a function of the
+            parameters and the user's message that returns these parameters with their values. Values that the function
+            takes from the message become parameters of the call. In a turn with private data and untrusted content,
+            values of unknown source need approval. The `Context` of such a specialist has no memory, no tasks, and only
+            a message that is sent; it has attachments only with `activates_on`.
         private: Whether its results contain private data of the user (default: `requires_user`).
         cache_seconds: Time for which a result may be reused. Requires `read_only=True`.
         activates_on: Kinds of attachments (`image`, `pdf`, `text`) that call it automatically before the model runs.
@@ -72,7 +76,7 @@ class Options(TypedDict, total=False):
     preview: Preview
     read_only: bool | Callable[[Mapping[str, Any]], bool]
     outside: bool
-    sends: bool | Sequence[str]
+    sends: bool | Sequence[str] | Sends
     private: bool
     cache_seconds: float
     activates_on: Sequence[str]
@@ -112,7 +116,7 @@ class Specialist(Generic[P, R]):
     preview: Preview | None = None
     read_only: bool | Callable[[Mapping[str, Any]], bool] = False
     outside: bool = True
-    sends: bool | frozenset[str] = False
+    sends: bool | frozenset[str] | Sends = False
     private: bool | None = None
     cache_seconds: float = 0.0
     activates_on: frozenset[str] = frozenset()
@@ -139,8 +143,10 @@ class Specialist(Generic[P, R]):
         """Whether a call with these parameters changes nothing."""
         return self.read_only(params) is True if callable(self.read_only) else self.read_only
 
-    def sent_params(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the parameters that go to other hosts."""
+    def sent_params(self, params: Mapping[str, Any], message: str) -> Mapping[str, Any]:
+        """Return the parameters that go to other hosts, also those that a call takes from the user's message."""
+        if callable(self.sends):
+            return self.sends(params, message)
         if isinstance(self.sends, bool):
             return params if self.sends else {}
         return {name: value for name, value in params.items() if name in self.sends}
@@ -239,7 +245,11 @@ _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
         "a number of seconds above 0",
     ),
     (("requires_user", "outside", "private"), _is_bool, "True or False"),
-    (("sends",), lambda value: _is_bool(value) or _is_list_of_str(value), "True, False, or the names of parameters"),
+    (
+        ("sends",),
+        lambda value: _is_bool(value) or callable(value) or _is_list_of_str(value),
+        "True, False, the names of parameters, or a function of the parameters and the message",
+    ),
     (("read_only",), lambda value: _is_bool(value) or callable(value), "True, False, or a function of the parameters"),
     (
         ("approval",),
@@ -247,7 +257,7 @@ _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
         "never, always, or a function of the parameters",
     ),
     (
-        ("approval", "read_only", "assist"),
+        ("approval", "read_only", "assist", "sends"),
         lambda value: not inspect.iscoroutinefunction(value),
         "a plain function, not a coroutine function",
     ),
@@ -288,7 +298,9 @@ def _build(
     if "assist" in values:
         _check_accepts(values["assist"], ("", None), "assist must take a message and its context")
     values |= {key: convert(values[key]) for key, convert in _SEQUENCES.items() if key in values}
-    if not isinstance(values.get("sends", False), bool):
+    if callable(values.get("sends")):
+        _check_accepts(values["sends"], ({}, ""), "sends must take the parameters and the message")
+    elif not isinstance(values.get("sends", False), bool):
         values["sends"] = frozenset(values["sends"])
     validator = build_validator(parameters)
     pairs = [(one, None) if isinstance(one, str) else one for one in values.get("examples", ())]

@@ -3,18 +3,31 @@
 Answers become the model's text, calls of client tools become markers, and their results become blocks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
-from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Message, Part, Text
+from brain.messages import (
+    Attachment,
+    Call,
+    ClientMessage,
+    ClientToolCall,
+    Exchange,
+    History,
+    Marks,
+    Message,
+    Part,
+    Text,
+)
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name, name_tools
 from brain.turn_request import TurnRequest, marker_syntaxes
 
+UNKNOWN = Marks(untrusted=True, private_data=True)
+"""Marks of answers that nobody looked up."""
 _UNKNOWN_TOOL = "tool"
 """Name for the block of a result whose call is not in the history."""
 _FIRST_PASS = -1_000_000
@@ -53,9 +66,17 @@ class ClientHistory:
         request: The request without question and files, which `build` adds.
         specialists: Names of specialists, which client tools cannot have.
         tokens: Control tokens of the model.
+        private: Those of the specialists whose results contain private data. Those of client tools may.
     """
 
-    def __init__(self, request: TurnRequest, specialists: Iterable[str], tokens: ControlTokens = ALL_TOKENS) -> None:
+    def __init__(
+        self,
+        request: TurnRequest,
+        specialists: Iterable[str],
+        tokens: ControlTokens = ALL_TOKENS,
+        private: Collection[str] = (),
+    ) -> None:
+        self._private = private
         self._tokens = tokens
         self._request = request
         self._specialists = frozenset(specialists)
@@ -65,8 +86,14 @@ class ClientHistory:
         self._open_calls: dict[str, tuple[_Draft, int]] = {}  # calls without result, by ID: exchange and part
         self._file_count = 0
 
-    def build(self, messages: Sequence[ClientMessage], conversation_id: str) -> tuple[TurnRequest, History]:
-        """Return the request with the newest question and its files, and the earlier history."""
+    def build(
+        self, messages: Sequence[ClientMessage], conversation_id: str, answers: Marks = UNKNOWN
+    ) -> tuple[TurnRequest, History]:
+        """Return the request with the newest question and its files, and the earlier history.
+
+        Args:
+            answers: Marks of the answers in the messages, if there are any.
+        """
         for message in messages:
             match message.role:
                 case "system":
@@ -87,14 +114,21 @@ class ClientHistory:
             system="\n\n".join(filter(None, [self._request.system, *self._system])),
             attachments=tuple(newest.attachments),
         )
+        parts = [part for draft in self._drafts for part in draft.parts]
+        results = [part for part in parts if isinstance(part, Call) and part.untrusted]
+        has_answers = any(isinstance(part, Text) for part in parts)
         history = History(
             conversation_id,
             [self._build_exchange(draft) for draft in earlier],
             tuple(file for draft in earlier for file in draft.attachments),
             question=self._build_exchange(newest),
-            untrusted=any(message.role in ("assistant", "tool") for message in messages),  # of unknown source
+            untrusted=bool(results) or (has_answers and answers.untrusted),
+            private_data=any(self._is_private(call.name) for call in results) or (has_answers and answers.private_data),
         )
         return request, history
+
+    def _is_private(self, name: str) -> bool:
+        return name not in self._specialists or name in self._private
 
     def _build_exchange(self, draft: _Draft) -> Exchange:
         files = [templates.attachments_note(draft.attachments)] if draft.attachments else []

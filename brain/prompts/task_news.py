@@ -54,7 +54,8 @@ def write_news(
     cursor = packets[-1].key if len(told) == len(wanted) else told[-1].key
     fixed = "\n".join(["Background tasks:", "", *map(_fixed_line, told)])
     task_ids = tuple(dict.fromkeys(packet.task_id for packet in told))
-    return TaskNews("\n\n".join(texts), neutralize(fixed), cursor, task_ids)
+    private_data = any(task.private_data for task in tasks.values())
+    return TaskNews("\n\n".join(texts), neutralize(fixed), cursor, task_ids, private_data)
 
 
 def select_entries(texts: Sequence[str], least: int, most: int, max_bytes: int) -> list[str]:

@@ -25,6 +25,7 @@ NO_APPROVER_PRIVATE = (
     "continue without it, or tell the user how to do it by hand",
 )
 TOO_LONG_TO_APPROVE = ("would send more to another server than an approval can show", "send less")
+TOO_LONG_TO_PREVIEW = ("would do more than an approval can show", "do less in one call")
 """Reasons and advice for calls that Brain declines without asking a person."""
 NO_CALLS_IN_ROUND = ("no specialist can be called in this round", "continue without calls")
 CLIENT_RUNS_TOOL = "(The user's program runs this call. Its result comes with the next message.)"

@@ -12,11 +12,11 @@ from typing import get_args
 import anyio.lowlevel
 
 from brain.assist.assistance import Assistance, CallingState
-from brain.errors import BadRequest, SettingsError
+from brain.errors import BadRequest, SettingsError, StoreError
 from brain.events import Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
-from brain.messages import Exchange, History, Query, RecallResult, TurnReport, new_conversation_id, new_turn_id
+from brain.messages import Exchange, History, Query, RecallResult, Text, TurnReport, new_conversation_id, new_turn_id
 from brain.models import AnyModel, ModelEntry, connect_models
 from brain.models.circuit_breaker import State
 from brain.plugins.data_erasure import erase_user_data
@@ -33,6 +33,7 @@ from brain.runtime.task_reports import APPROVAL_SECONDS, TaskReports, end_report
 from brain.runtime.task_runner import OnTaskEnd, TaskRunner
 from brain.settings import Rights, Settings
 from brain.store import open_store
+from brain.store.answers import pieces
 from brain.store.sqlite import SQLite
 from brain.store.turn_log import NewTurn
 from brain.strategies import find_strategy
@@ -40,8 +41,11 @@ from brain.task import ProfileName
 from brain.tasks import Tasks
 from brain.tasks.view import UserTasks
 from brain.turn.recording import RecordedModel, Recorder, Setup
-from brain.turn.turn import Turn
+from brain.turn.turn import Store, Turn
 from brain.turn_request import TurnRequest
+
+LONG_ANSWER = 65_536
+"""Characters of an answer that is read in a thread."""
 
 log = logging.getLogger("brain")
 
@@ -107,7 +111,7 @@ class Engine:
             self.memory = Memory(
                 self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
             )
-            self.tasks = Tasks(self.store, self.settings, _now)
+            self.tasks = Tasks(self.store, self.settings, _now, self._check_private_task)
             self.reports = TaskReports(
                 self.store, self.tasks, self.settings, self._begin_report, self.runs.find_newest_here, _now
             )
@@ -153,6 +157,20 @@ class Engine:
                 names = ", ".join(sorted(self.model_names()))
                 reason = f"task_profiles.{name}.model is {model!r}, which is not a model of this server."
                 raise SettingsError(reason, f"Use one of: {names}.")
+
+    def _check_private_task(self, profile: ProfileName) -> None:
+        """Check that a local model can run a private task.
+
+        Raises:
+            BadRequest: The model of its profile is remote, or no model is local.
+        """
+        try:
+            self.find_entry(self.settings.profile(profile).model, private=True)
+        except BadRequest as error:
+            if error.status != 400:
+                raise
+            message = f"A private task needs a local model, and that of the profile `{profile}` is remote."
+            raise BadRequest(message, "profile") from None
 
     async def close(self) -> None:
         """Stop all turns and close everything."""
@@ -265,10 +283,14 @@ class Engine:
                 remote.
         """
         is_background = request.source in ("task", "report")
+        is_from_client = history is not None and request.task is None
         entry = self.find_entry(request.model, private=request.private)
         request = narrow_request(request, self.settings.rights(request.user))
         question = history.question if history is not None else None
         question = question or Exchange("", message=request.message)
+        if history is not None and is_from_client:
+            question.untrusted, question.private_data = history.untrusted, history.private_data
+        parts_before = len(question.parts)
         conversation_id = request.conversation_id or (new_conversation_id() if history is None else history.id)
         new = NewTurn(
             new_turn_id(), request.user, conversation_id, request.request_id, options.client_options, options.replayable
@@ -288,6 +310,9 @@ class Engine:
                 if lease.history.files:
                     request = replace(request, attachments=lease.history.files)
                 history = context_window.select_window(lease.history, question, self._window, model.context_tokens)
+            elif lease is not None and is_from_client:
+                history.untrusted = history.untrusted or lease.history.untrusted
+                history.private_data = history.private_data or lease.history.private_data
             history.private = request.private
             note = actions = None
             if lease is not None:
@@ -320,6 +345,9 @@ class Engine:
             elif self.archive is not None:
                 setup = self._describe_setup(request, entry, role_models, assistance)
                 recorder = Recorder(request, history, protocol, setup)
+            store = None if lease is None else lease.store
+            if is_from_client:
+                store = partial(self._store_and_remember, store, request.user or "", parts_before)
             approval_seconds = self.settings.approval_seconds
             if request.source == "report":
                 approval_seconds = min(approval_seconds, APPROVAL_SECONDS)
@@ -336,7 +364,7 @@ class Engine:
                 silence=self.settings.model_idle_seconds,
                 first_token=self.settings.model_first_token_seconds,
                 approval_seconds=approval_seconds,
-                store=None if lease is None else lease.store,
+                store=store,
                 memory=view,
                 tasks=tasks,
                 checkpoint=None if lease is None or request.task is None else lease.checkpoint,
@@ -370,6 +398,20 @@ class Engine:
         if self.runs.relay is not None and (lease is not None or options.replayable):
             self.runs.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
         return run
+
+    async def _store_and_remember(
+        self, store: Store | None, user: str, parts_before: int, exchange: Exchange
+    ) -> str | None:
+        """Store an exchange, and by which texts its answer is recognized when the client sends it back."""
+        problem = None if store is None else await store(exchange)
+        parts = exchange.parts[parts_before:]
+        is_long = sum(len(part.text) for part in parts if isinstance(part, Text)) > LONG_ANSWER
+        if texts := await asyncio.to_thread(pieces, parts) if is_long else pieces(parts):
+            try:
+                await self.store.remember_answer(user, exchange, texts)
+            except StoreError as error:  # the answer then counts as unknown
+                log.warning("an answer cannot be recognized later: %s", error)
+        return problem
 
     async def _begin_report(self, request: TurnRequest) -> Run:
         """Begin a turn that reports on tasks, with the model of its request if that can still be used."""

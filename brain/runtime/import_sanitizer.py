@@ -36,6 +36,7 @@ def exchange(one: Exchange) -> Exchange:
         automatic_calls=tuple(_call(part) for part in one.automatic_calls),
         tokens=0,
         untrusted=True,
+        author="unknown",
         annotations=_annotations(one.annotations),
         rounds=tuple(
             msgspec.structs.replace(record, model=_shorten_model(record.model), text=_shorten(record.text))
@@ -70,6 +71,8 @@ def task(one: Task) -> Task:
         summary=neutralize(strip_invisible(one.summary))[:MAX_SUMMARY],
         reason=_one_line(one.reason),
         every=every if start is not None else "",
+        untrusted=True,
+        user_text="",  # nobody knows who wrote it
         start=start,
         time_zone=zone,
     )

@@ -250,7 +250,7 @@ class TaskRunner:
         if profile.calls is not None:
             limits = replace(limits, calls=profile.calls)
         stored = await self._store.tasks.current_exchange(task)
-        question = Exchange("", message=task.prompt)
+        question = Exchange("", message=task.prompt, author="user" if task.is_from_user else "model")
         if stored is not None:
             question = msgspec.structs.replace(stored, outcome="", ended=None, error=None, usage=None)
         history = History(
@@ -258,7 +258,8 @@ class TaskRunner:
             attachments=await self._store.attachments(task.user, task.conversation_id),
             user=task.user,
             question=question,
-            untrusted=bool(task.result),
+            untrusted=task.untrusted or bool(task.result) or question.untrusted,
+            private_data=task.private_data or question.private_data,
             private=task.private,
         )
         request = TurnRequest(

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from brain.messages import RECALL_NOTE, Attachment, Exchange, Source
+from brain.messages import RECALL_NOTE, Attachment, Exchange, Marks, Source
 from brain.store import rows, search_terms
 from brain.store.schema import EXCHANGES
 from brain.text import strip_invisible
@@ -54,6 +54,13 @@ def history_rows(
         (max(first, after + 1), min(last, before - 1), limit),
     ).fetchall()
     return newest[::-1]
+
+
+def marks_before(db: sqlite3.Connection, conversation: int, before: int) -> Marks:
+    """Return the marks of a conversation before an exchange: those of the newest one, which inherited all others."""
+    query = "SELECT data FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
+    row = db.execute(query, (span(conversation)[0], before - 1)).fetchone()
+    return Marks() if row is None else rows.read_marks(row[0])
 
 
 def exists_in(db: sqlite3.Connection, conversation: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from brain.errors import StoreError
-from brain.messages import Exchange, FormerText, Item
+from brain.messages import Exchange, FormerText, Item, Marks
 from brain.text import replace_json_surrogates
 
 log = logging.getLogger("brain")
@@ -43,8 +43,16 @@ def readable(read: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
             log.warning("%s is damaged and was skipped", damaged.row)
 
 
+class _Marks(msgspec.Struct):
+    """The marks of a stored exchange, without the rest."""
+
+    untrusted: bool = False
+    private_data: bool = False
+
+
 _encode = msgspec.json.Encoder().encode
 _decode_exchange = msgspec.json.Decoder(Exchange).decode
+_decode_marks = msgspec.json.Decoder(_Marks).decode
 _decode_former = msgspec.json.Decoder(tuple[FormerText, ...]).decode
 
 EXCHANGE = "key, data"
@@ -93,12 +101,24 @@ def read_exchange(row: Sequence[Any]) -> Exchange:
     Raises:
         Damaged: it cannot be read.
     """
-    try:
-        return _decode_exchange(row[1])
-    except msgspec.MsgspecError:
+    found = _decode(_decode_exchange, row[1])
+    if found is None:
+        raise Damaged(f"exchange {row[0]}")
+    return found
+
+
+def read_marks(data: str) -> Marks:
+    """Return the marks of a stored exchange; both if it is damaged."""
+    found = _decode(_decode_marks, data)
+    return Marks(untrusted=True, private_data=True) if found is None else Marks(found.untrusted, found.private_data)
+
+
+def _decode(decode: Callable[[str | bytes], T], data: str) -> T | None:
+    """Decode a row, also one with halves of characters; None if it is damaged."""
+    for form in (lambda: data, lambda: replace_json_surrogates(data.encode())):
         with suppress(msgspec.MsgspecError):
-            return _decode_exchange(replace_json_surrogates(row[1].encode()))
-        raise Damaged(f"exchange {row[0]}") from None
+            return decode(form())
+    return None
 
 
 def item_columns(item: Item) -> dict[str, Any]:

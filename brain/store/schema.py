@@ -1,4 +1,4 @@
-"""The tables, and the migration of files of version 0.1.0.
+"""The tables, and the migration of files of versions 0.1.0 and 0.2.0.
 
 An exchange's key begins with that of its conversation, so that a conversation is contiguous on disk.
 Triggers maintain the counts and record deletions. Each user has separate terms in the full-text indexes (see
@@ -7,18 +7,29 @@ Triggers maintain the counts and record deletions. Each user has separate terms 
 
 import sqlite3
 
-from brain.store.upgrade import upgrade_row
+from brain.store.upgrade import has_private_data, mark_private, upgrade_row, upgrade_task
 
 APPLICATION = 0x42726E31
 """Marks a file as Brain's."""
 EXCHANGES = 32
 """Bits of an exchange's key that number it within its conversation; those above are the conversation's."""
-VERSION = 14
+ANSWER_KEY = "key of answers"
+"""Name of the secret in the table `exam` with which answers are hashed."""
+VERSION = 15
 FIRST_VERSIONS = (1, 2)
 """Written by 0.1.0. Those in between were never released."""
+SECOND_VERSION = 14
+"""Written by 0.2.0."""
 
+_ANSWER = """CREATE TABLE answer (
+        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        digest BLOB NOT NULL,
+        marks INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        PRIMARY KEY (user, digest)
+    ) STRICT, WITHOUT ROWID"""
 _TABLES = (
-    # `claimed` is the packet about the last run of a task that began
+    # `claimed` is the packet about the last run of a task that began; `private_data`: whether a turn has read some
     """CREATE TABLE user (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT NOT NULL UNIQUE,
@@ -27,8 +38,10 @@ _TABLES = (
         revision INTEGER NOT NULL DEFAULT 0,
         hidden INTEGER NOT NULL DEFAULT 0,
         target INTEGER,
-        claimed INTEGER NOT NULL DEFAULT 0
+        claimed INTEGER NOT NULL DEFAULT 0,
+        private_data INTEGER NOT NULL DEFAULT 0
     ) STRICT""",
+    _ANSWER,
     # `used` orders the list: the time of the last use, or later if a wrong clock dated others in the future
     """CREATE TABLE conversation (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -206,7 +219,9 @@ _WORDS = (
     f"CREATE VIRTUAL TABLE item_words USING fts5 (words, columnsize = 0, {_TOKENS})",
 )
 
+_ANSWER_INDEX = "CREATE INDEX answer_old ON answer (at)"
 _INDEXES = (
+    _ANSWER_INDEX,
     "CREATE INDEX channel_old ON channel (at) WHERE is_told = 1",
     "CREATE INDEX channel_task ON channel (user, task)",
     "CREATE INDEX channel_untold ON channel (user, conversation, key) WHERE is_told = 0",
@@ -319,6 +334,35 @@ _COPY = (
 )
 
 
+_MARK = (
+    "UPDATE user SET private_data = 1",
+    "CREATE TEMP TABLE first_private (conversation INTEGER PRIMARY KEY, exchange INTEGER NOT NULL)",
+    f"""INSERT INTO first_private SELECT key >> {EXCHANGES}, min(key) FROM exchange WHERE has_private_data(data)
+        GROUP BY key >> {EXCHANGES}""",
+    f"""UPDATE exchange SET data = mark_private(data)
+        WHERE key >= (SELECT exchange FROM first_private WHERE conversation = exchange.key >> {EXCHANGES})""",
+    f"""UPDATE task SET data = upgrade_task(data, (
+            SELECT group_concat(json_extract(e.data, '$.message'), char(10)) FROM conversation c
+            JOIN exchange e ON e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}
+            WHERE c.user = task.user AND c.id = task.conversation AND e.source NOT IN ('task', 'report')
+                AND json_valid(e.data)
+        ), EXISTS (
+            SELECT 1 FROM first_private JOIN conversation c ON c.key = conversation
+            WHERE c.user = task.user AND c.id = 'work' || substr(task.id, 5)
+        ))""",
+    "DROP TABLE first_private",
+)
+"""Marks what older versions did not: private data that conversations and tasks may contain."""
+
+_FROM_SECOND = (
+    "ALTER TABLE user ADD COLUMN private_data INTEGER NOT NULL DEFAULT 0",
+    _ANSWER,
+    _ANSWER_INDEX,
+    *_MARK,
+)
+_KEY = f"INSERT OR IGNORE INTO exam (name, result) VALUES ('{ANSWER_KEY}', hex(randomblob(32)))"
+
+
 class IncompatibleFile(Exception):
     """The file cannot be used by this version; the message has the reason and the remedy."""
 
@@ -336,7 +380,7 @@ def check(db: sqlite3.Connection) -> None:
         raise IncompatibleFile("is a database of another program; use another file")
     if version > VERSION:
         raise IncompatibleFile("was written by a newer version of Brain; use that version, or another file")
-    if version not in (0, *FIRST_VERSIONS, VERSION):
+    if version not in (0, *FIRST_VERSIONS, SECOND_VERSION, VERSION):
         raise IncompatibleFile(
             "was written by an unreleased version of Brain; export its data with that version, then import it"
         )
@@ -350,17 +394,24 @@ def migrate(db: sqlite3.Connection) -> None:
     ((version,),) = db.execute("PRAGMA user_version")
     if version == VERSION:
         return
+    db.create_function("upgrade", -1, upgrade_row, deterministic=True)
+    db.create_function("has_private_data", 1, has_private_data, deterministic=True)
+    db.create_function("mark_private", 1, mark_private, deterministic=True)
+    db.create_function("upgrade_task", 3, upgrade_task, deterministic=True)
     if version == 0:
         statements = [*_TABLES, *_UNCHANGED_TABLES, *_WORDS, "INSERT INTO leftover (removed, swept) VALUES (0, 0)"]
+        statements += [*_INDEXES, *_TRIGGERS]
+    elif version == SECOND_VERSION:
+        statements = [*_FROM_SECOND]
     else:
-        db.create_function("upgrade", -1, upgrade_row, deterministic=True)
         db.execute("PRAGMA legacy_alter_table = ON")  # references stay with the names
         former = db.execute("SELECT type, name FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql <> ''")
         statements = [f"DROP {kind} {name}" for kind, name in former]
         statements += ["ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'"] if version == 1 else []
         statements += [f"ALTER TABLE {name} RENAME TO old_{name}" for name in _CHANGED_TABLES]
         statements += [*_TABLES, *_COPY, *(f"DROP TABLE old_{name}" for name in reversed(_CHANGED_TABLES))]
-    for statement in (*statements, *_INDEXES, *_TRIGGERS):
+        statements += [*_MARK, *_INDEXES, *_TRIGGERS]
+    for statement in (*statements, _KEY):
         db.execute(statement)
     db.execute("PRAGMA legacy_alter_table = OFF")
     db.execute(f"PRAGMA user_version = {VERSION}")

@@ -29,9 +29,11 @@ from brain.messages import (
     Item,
     ItemEmbedding,
     Kind,
+    Marks,
     Query,
 )
 from brain.store import (
+    answers,
     conversations,
     exchanges,
     hidden,
@@ -343,6 +345,19 @@ class SQLite:
     async def set_memory(self, idle_conversation: IdleConversation, item: Item | None) -> None:
         """Replace the summary of a conversation; None if it needs none."""
         await self._database.write(lambda db: idle.set_memory(db, idle_conversation, item))
+
+    # answers of clients that keep their conversations
+
+    async def remember_answer(self, user: str, exchange: Exchange, texts: Sequence[str]) -> None:
+        """Store by which texts an answer is recognized, with its marks; see `answers.pieces`."""
+        now = self._now()
+        work = partial(answers.remember, user=user, exchange=exchange, texts=texts, now=now)
+        await self._database.write(work, durable=False)
+
+    async def answer_marks(self, user: str, texts: Sequence[str]) -> Marks:
+        """Return the marks of answers that a client sends, from their normalized texts."""
+        work = partial(answers.find_marks, user=user, texts=texts, now=self._now())
+        return await self._database.read(work, user=user)
 
     # facts and memories
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from brain.errors import BadRequest
 from brain.messages import Exchange
-from brain.store import tasks
+from brain.store import tasks, users
 from brain.store.database import Database
 from brain.store.rows import SECOND
 from brain.store.tasks import Claimer, DayLimits, NextRun, ReportEnd, RunEnd, Untold
@@ -53,6 +53,10 @@ class TaskStore:
         """
         work = partial(tasks.create, user=user, new=new, limits=limits, now=self._now())
         return await self._write(work)
+
+    async def is_private(self, user: str, conversation_id: str) -> bool:
+        """Return whether only local models may read a conversation."""
+        return await self._read(lambda db: tasks.is_private(db, users.find(db, user), conversation_id), user)
 
     async def find(self, user: str, task_id: str) -> Task | None:
         """Return a task of a user."""

@@ -18,7 +18,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.events import Approval
-from brain.messages import Call, Exchange
+from brain.messages import Call, Exchange, Marks
 from brain.store import exchanges, hidden, rows, users
 from brain.store.rows import SECOND, micros, moment
 from brain.task import (
@@ -49,7 +49,7 @@ MAX_ENDED = 500
 KEEP_PACKETS = 24 * 3600 * SECOND
 """How long the channel has packets for clients that reconnect."""
 PACKET_TEXT = 2_000
-"""Characters of a result in a packet."""
+"""Characters of a result in a packet. What a person must approve is never cut."""
 MAX_READ = 500
 """Packets per read."""
 TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "skipped", "approval", "paused"})
@@ -162,7 +162,7 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
     if limits.runs and _usage(db, number, now)[0] >= limits.runs:
         message = f"Today's limit of new tasks is reached: {limits.runs:,} per day (UTC)."
         raise BadRequest(message, code="rate_limited", status=429)
-    at = moment(now)
+    at, marks = moment(now), new.origin.marks if new.origin is not None else Marks()
     task = Task(
         id=task_id,
         user=user,
@@ -179,9 +179,12 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
         every=new.every,
         start=new.start,
         tell=new.tell,
-        private=new.private or _is_private(db, number, new.conversation_id),
+        private=new.private or is_private(db, number, new.conversation_id),
         depth=new.depth,
         parent=new.parent,
+        untrusted=marks.untrusted,
+        private_data=marks.private_data,
+        user_text=new.prompt if new.origin is None else new.origin.user_text,
     )
     _check_active(db, number, task)
     _add_usage(db, number, now, created=1)
@@ -209,7 +212,8 @@ def _check_active(db: sqlite3.Connection, user: int, task: Task) -> None:
         raise BadRequest(message, code="rate_limited", status=429)
 
 
-def _is_private(db: sqlite3.Connection, user: int, conversation_id: str | None) -> bool:
+def is_private(db: sqlite3.Connection, user: int | None, conversation_id: str | None) -> bool:
+    """Return whether only local models may read a conversation."""
     query = "SELECT private FROM conversation WHERE user = ? AND id = ?"
     row = db.execute(query, (user, conversation_id)).fetchone()
     return row is not None and bool(row[0])
@@ -540,7 +544,7 @@ def claim(
                 continue
             task = msgspec.structs.replace(task, run=task.run + 1, reason="")
             _add_usage(db, user, now, runs=1)
-        private = task.private or _is_private(db, user, task.conversation_id)  # it may have become private
+        private = task.private or is_private(db, user, task.conversation_id)  # it may have become private
         task = msgspec.structs.replace(task, state="running", next_run=None, turn_id="", activity="", private=private)
         task = _write(db, task, now, owner=claimer.owner)
         db.execute("UPDATE user SET claimed = ? WHERE key = ?", (append(db, task, "state", now), user))
@@ -678,6 +682,7 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
     task = None if row is None else read(row[0])
     if task is None or task.run != end.task.run:
         return None
+    task = msgspec.structs.replace(task, private_data=task.private_data or end.exchange.private_data)
     usage = end.exchange.usage
     if usage is not None:
         _add_usage(db, row[1], now, tokens=usage.prompt_tokens + usage.completion_tokens)
@@ -765,7 +770,7 @@ def append(db: sqlite3.Connection, task: Task, kind: PacketKind, now: int, text:
     needs_report = kind in TOLD and (task.tell == "always" or kind in ("approval", "paused"))
     packet = Packet(
         0, moment(now), kind, task.user, task.conversation_id, task.id, task.title, task.state, task.run,
-        text[:PACKET_TEXT] or task.activity,
+        (text if kind == "approval" else text[:PACKET_TEXT]) or task.activity,
     )  # fmt: skip
     return _append(db, packet, now, is_told=not needs_report)
 

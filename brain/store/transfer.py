@@ -23,7 +23,7 @@ from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time
 from brain.store import exchanges, hidden, items, rows, tasks, users
 from brain.store.connection import MIB
 from brain.store.upgrade import upgrade_exchange, upgrade_item
-from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, Task
+from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, MAX_USER_TEXT, Task
 from brain.validation import describe_mismatch
 
 VERSION = 2
@@ -88,6 +88,7 @@ class ExchangeRecord(Exchange, tag="exchange", tag_field="kind", kw_only=True, o
     started: Time
     outcome: Annotated[str, Meta(min_length=1, max_length=100)]
     model: Line = ""
+    private_data: bool = True  # exports of older versions do not say
 
 
 class ItemRecord(Item, tag="item", tag_field="kind", kw_only=True, omit_defaults=True, frozen=True):
@@ -116,6 +117,8 @@ class TaskRecord(Task, tag="task", tag_field="kind", kw_only=True, omit_defaults
     finished: OptionalId = ""
     turn_id: OptionalId = ""
     activity: Line = ""
+    private_data: bool = True
+    user_text: Annotated[str, Meta(max_length=MAX_USER_TEXT)] = ""
     result: Annotated[str, Meta(max_length=MAX_RESULT)] = ""
     summary: Annotated[str, Meta(max_length=MAX_SUMMARY)] = ""
     reason: Line = ""

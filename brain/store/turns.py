@@ -12,7 +12,7 @@ from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import Attachment, Exchange, FileReference, History, renumber
+from brain.messages import Attachment, Exchange, FileReference, History, Marks, renumber
 from brain.store import exchanges, rows, tasks, turn_log, users
 from brain.store.schema import EXCHANGES
 from brain.store.turn_log import LEASE, NewTurn
@@ -81,6 +81,11 @@ def begin(
         private = private or bool(row[1])
     named, replaced = (None, None) if replaces is None else _find_message(db, conversation, replaces)
     is_first = not exchanges.exists_in(db, conversation)
+    before = exchanges.span(conversation)[1] + 1 if replaced is None else replaced
+    # a task has its own marks, since its runs do not read each other
+    marks = Marks() if question.source == "task" else exchanges.marks_before(db, conversation, before)
+    question.untrusted = question.untrusted or marks.untrusted
+    question.private_data = question.private_data or marks.private_data
     files = [*(_find_file(db, named, one) for one in references), *files]
     ((last_file,),) = db.execute("SELECT coalesce(max(id), 0) FROM file WHERE conversation = ?", (conversation,))
     attached = renumber(tuple(files), after=last_file)
@@ -101,11 +106,12 @@ def begin(
     news = "SELECT 1 FROM channel WHERE user = ? AND conversation = ? AND is_told = 0 LIMIT 1"
     has_news = db.execute(news, (number, conversation_id)).fetchone() is not None
     history = History(
-        id=conversation_id, user=user, key=key, files=attached, question=question, private=private, has_news=has_news
-    )
+        id=conversation_id, user=user, key=key, files=attached, question=question, private=private, has_news=has_news,
+        untrusted=marks.untrusted, private_data=marks.private_data,
+    )  # fmt: skip
     if is_first:
         return history, ()
-    before = key if replaced is None else replaced
+    before = min(before, key)
     _read_history(db, conversation, history, before, recent)
     query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
     return history, [file for (file,) in db.execute(query, (conversation, before))]
@@ -133,7 +139,9 @@ def history(db: sqlite3.Connection, user: str, conversation_id: str, recent: int
     row = db.execute(query, (user, conversation_id)).fetchone()
     found = History(id=conversation_id, user=user)
     if row is not None:
-        _read_history(db, row[0], found, exchanges.span(row[0])[1] + 1, recent)
+        end = exchanges.span(row[0])[1] + 1
+        found.untrusted, found.private_data = exchanges.marks_before(db, row[0], end)
+        _read_history(db, row[0], found, end, recent)
     return found
 
 
@@ -182,6 +190,8 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> bool:
     if outcome:  # otherwise it is set already, and SQLite rewrites the index entry of an assigned column
         columns["unindexed"] = True
     exchanges.write(db, key, exchange, **columns)
+    if exchange.private_data:
+        users.note_private_data(db, user)
     exchanges.update_times(db, conversation)
     exchanges.list_first(db, conversation)
     if replaced is not None:

@@ -1,11 +1,14 @@
-"""Converts exchanges and items of version 0.1.0 to the present form. Pure."""
+"""Converts exchanges and items of version 0.1.0 to the present form, and marks private data of 0.2.0. Pure."""
 
 import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 from brain.store.rows import moment
+from brain.task import MAX_USER_TEXT
 
+_PUBLIC = frozenset({"web", "wiki", "pubmed", "docs", "medical", "list_specialists"})
+"""Specialists of 0.2.0 that read no private data."""
 _TAGS = {"said": "text", "called": "call", "steered": "steer"}
 _NAMES = {
     "said": "message",
@@ -97,3 +100,43 @@ def _rename(value: Any, names: Mapping[Any, str]) -> Any:
 
 def _is_automatic(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "call" and part.get("turn_pass") == 0
+
+
+def has_private_data(data: str) -> bool:
+    """Return whether the model read private data in an exchange of 0.2.0."""
+    try:
+        exchange = json.loads(data)
+        calls = [*exchange.get("automatic_calls", ()), *(one for one in exchange["parts"] if one["type"] == "call")]
+        has_read = any(call.get("code") in (None, "refused") and call["name"] not in _PUBLIC for call in calls)
+        return has_read or any(exchange.get(name) for name in ("files", "recalled_ids", "told_tasks"))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return True  # it is damaged
+
+
+def mark_private(data: str) -> str:
+    """Return an exchange as JSON with the mark. Damaged text stays as it is."""
+    return _change(data, private_data=True)
+
+
+def upgrade_task(data: str, messages: str | None, has_private_run: int) -> str:
+    """Return a task of 0.2.0 as JSON, with the marks and the words of the user.
+
+    A person wrote the prompt if the task has a conversation of its own. Otherwise a model may have written it.
+
+    Args:
+        messages: the user's messages in the conversation of the task.
+    """
+    try:
+        task = json.loads(data)
+        if task["conversation_id"] == f"conv{task['id'].removeprefix('task')}":
+            return _change(data, user_text=task["prompt"], private_data=bool(has_private_run))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return data
+    return _change(data, user_text=(messages or "")[-MAX_USER_TEXT:], private_data=True, untrusted=True)
+
+
+def _change(data: str, **fields: Any) -> str:
+    try:
+        return json.dumps({**json.loads(data), **fields}, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, TypeError):
+        return data

@@ -40,6 +40,18 @@ def names(db: sqlite3.Connection) -> list[str]:
     return [name for (name,) in found]
 
 
+def note_private_data(db: sqlite3.Connection, user: int) -> None:
+    """Record that a turn of a user read private data, which its answer may repeat."""
+    db.execute("UPDATE user SET private_data = 1 WHERE key = ? AND private_data = 0", (user,))
+
+
+def has_private_data(db: sqlite3.Connection, user: int | None) -> bool:
+    """Return whether a turn of a user has read private data, or memory has some to read."""
+    query = "SELECT private_data OR EXISTS (SELECT 1 FROM item WHERE user = u.key) FROM user u WHERE key = ?"
+    row = db.execute(query, (user,)).fetchone()
+    return row is not None and bool(row[0])
+
+
 def recalls(db: sqlite3.Connection, user: str) -> bool:
     """Return whether recall is on for the user."""
     row = db.execute("SELECT recalls FROM user WHERE name = ?", (user,)).fetchone()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from brain.errors import BadRequest
+from brain.messages import Marks
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
 from brain.store.tasks import DayLimits
@@ -18,6 +19,7 @@ from brain.task import (
     MAX_TITLE,
     CancelOutcome,
     NewTask,
+    Origin,
     ProfileName,
     Task,
     Tell,
@@ -25,18 +27,29 @@ from brain.task import (
 from brain.tasks import schedule
 
 Unsubscribe = Callable[[], None]
+NO_MARKS = Marks()
 
 
 class Tasks:
     """The tasks of a store.
+
+    Args:
+        check_private: Raises `BadRequest` if the models of a profile cannot run a private task.
 
     Attributes:
         store: reads tasks and their channel. Changes go through the methods here, which tell the subscribers.
         now: returns the time with a time zone.
     """
 
-    def __init__(self, store: SQLite, settings: Settings, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        store: SQLite,
+        settings: Settings,
+        now: Callable[[], datetime],
+        check_private: Callable[[ProfileName], None] = lambda profile: None,
+    ) -> None:
         self.store = store.tasks
+        self._check_private = check_private
         self._settings = settings
         self.now = now
         self._listeners: dict[object, Callable[[], None]] = {}
@@ -78,15 +91,17 @@ class Tasks:
         depth: int = 1,
         parent: str = "",
         key: str = "",
+        origin: Origin | None = None,
     ) -> NewTask:
         """Return a checked request for a task.
 
         Args:
             when: First time; see `schedule.parse_when`. Empty for at once, or for the first time of `every`.
             every: Recurrence; see `schedule.parse_every`.
+            origin: Where the prompt comes from, if a model wrote it.
 
         Raises:
-            BadRequest: A field is empty, too long, or not a time.
+            BadRequest: A field is empty, too long, or not a time; or a private task has a remote model.
         """
         for field, value, limit in (("prompt", prompt, MAX_PROMPT), ("title", title, MAX_TITLE)):
             if len(value) > limit:
@@ -94,6 +109,8 @@ class Tasks:
                 raise BadRequest(message, field, code="too_large", status=413)
         if not prompt.strip():
             raise BadRequest("`prompt` is empty; describe what the task does.", "prompt")
+        if private:
+            self._check_private(profile)
         now = self.now()
         start = next_run = None
         rule = ""
@@ -108,15 +125,18 @@ class Tasks:
             next_run = times[0]
         return NewTask(
             prompt.strip(), title.strip(), conversation_id, time_zone, profile, rule, start, next_run, tell, private,
-            depth, parent, key,
+            depth, parent, key, origin,
         )  # fmt: skip
 
     async def create(self, user: str, new: NewTask) -> Task:
         """Add a task.
 
         Raises:
-            BadRequest: `duplicate`, an active task is the same; `rate_limited`.
+            BadRequest: `duplicate`, an active task is the same; `rate_limited`; or the conversation is private, and the
+                profile has a remote model.
         """
+        if new.conversation_id is not None and await self.store.is_private(user, new.conversation_id):
+            self._check_private(new.profile)
         task = await self.store.create(user, new, self.limits(user))
         self.notify()
         return task
@@ -132,11 +152,13 @@ class Tasks:
         every: str | None = None,
         paused: bool | None = None,
         tell: Tell | None = None,
+        marks: Marks = NO_MARKS,
     ) -> Task | None:
         """Change a task; None if it does not exist. None leaves a field as it is.
 
         Args:
             summary: What a model made of the result.
+            marks: Those of the summary.
             paused: False also starts the count of failures again.
 
         Raises:
@@ -154,7 +176,7 @@ class Tasks:
             if title is not None and title.strip():
                 changes["title"] = " ".join(title.split())
             if summary is not None:
-                changes["summary"] = summary.strip()
+                changes |= {"summary": summary.strip(), "private_data": task.private_data or marks.private_data}
             if tell is not None:
                 changes["tell"] = tell
             if when is not None or every is not None or paused is not None:

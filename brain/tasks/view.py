@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from brain.errors import BadRequest, Refused
-from brain.task import MAX_DEPTH, MAX_SUMMARY, CancelOutcome, NewTask, ProfileName, Task, Tell
+from brain.messages import Marks
+from brain.task import MAX_DEPTH, MAX_SUMMARY, CancelOutcome, NewTask, Origin, ProfileName, Task, Tell
 from brain.tasks import Tasks, schedule
 
 log = logging.getLogger("brain")
@@ -24,6 +25,7 @@ class UserTasks:
 
     Attributes:
         on_change: Called with each task that this turn adds or cancels.
+        origin: Returns what the model has read, and what the user wrote.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class UserTasks:
         private: bool = False,
     ) -> None:
         self.on_change: Callable[[Task], None] = lambda task: None
+        self.origin: Callable[[], Origin] = lambda: Origin(Marks(untrusted=True, private_data=True), "")
         self._tasks = tasks
         self._user = user
         self._conversation_id = conversation_id
@@ -75,6 +78,7 @@ class UserTasks:
                 depth=depth,
                 parent="" if self._parent is None else self._parent.id,
                 key=key,
+                origin=self.origin(),
             )
             task = await self._tasks.create(self._user, new)
         except BadRequest as error:
@@ -82,9 +86,9 @@ class UserTasks:
         self.on_change(task)
         return task
 
-    def describe_schedule(self, when: str, every: str) -> str:
+    def describe_schedule(self, when: str, every: str, profile: ProfileName = "standard") -> str:
         """See `TaskView.describe_schedule`."""
-        return schedule.describe(self._check(when, every), self._tasks.now()) or "at once"
+        return schedule.describe(self._check(when, every, profile), self._tasks.now()) or "at once"
 
     def format_schedule(self, task: Task) -> str:
         """See `TaskView.format_schedule`."""
@@ -96,9 +100,10 @@ class UserTasks:
         assert start is not None
         return start
 
-    def _check(self, when: str, every: str) -> NewTask:
+    def _check(self, when: str, every: str, profile: ProfileName = "standard") -> NewTask:
+        zone, private = self._time_zone, self._private
         try:
-            return self._tasks.check("-", time_zone=self._time_zone, when=when, every=every)
+            return self._tasks.check("-", time_zone=zone, profile=profile, when=when, every=every, private=private)
         except BadRequest as error:
             raise _refuse(error) from None
 
@@ -127,13 +132,16 @@ class UserTasks:
         """See `TaskView.summarize`."""
         task = await self._tasks.store.find(self._user, task_id)
         if task is not None and self._can_read(task):
-            task = await self._tasks.change(self._user, task_id, summary=summary[:MAX_SUMMARY])
+            marks = self.origin().marks
+            task = await self._tasks.change(self._user, task_id, summary=summary[:MAX_SUMMARY], marks=marks)
         if task is None or not self._can_read(task):
             raise Refused(f"there is no task {task_id}", "use the id of a task from list")
         return task
 
     async def feedback(self, message: str) -> None:
         """See `TaskView.feedback`."""
+        if self._private:
+            raise Refused("this conversation is private, so nothing of it is written to the log", "continue without it")
         log.info("feedback of a model about tasks: %s", " ".join(message.split())[:MAX_SUMMARY])
 
 

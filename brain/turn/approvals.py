@@ -26,8 +26,8 @@ No person presses two buttons on purpose that fast.
 """
 PREVIEW_SECONDS = 2.0
 """Time limit for a preview. After it, the person sees the parameters alone."""
-MAX_PREVIEW_LINES = 10
-MAX_PREVIEW_LENGTH = 2_000
+MAX_PREVIEW_LENGTH = 20_000
+"""Characters of a preview. A person sees all of them, so a call with a longer preview is declined."""
 
 log = logging.getLogger("brain")
 
@@ -140,10 +140,8 @@ def _read_preview(value: Any) -> Result:
 
 
 def preview_text(preview: Result) -> str:
-    """Return a preview for people: a few lines, cut to size, with invisible characters made visible."""
-    head = preview.text[: 2 * MAX_PREVIEW_LENGTH]
-    words = [line.split() for line in head.splitlines()]
-    lines = [escape_invisible(neutralize(" ".join(line))) for line in words if line]
-    text = "\n".join(lines[:MAX_PREVIEW_LINES])
-    is_whole = len(head) == len(preview.text) and len(lines) <= MAX_PREVIEW_LINES and len(text) <= MAX_PREVIEW_LENGTH
-    return text if is_whole else f"{text[: MAX_PREVIEW_LENGTH - 1]}…"
+    """Return a preview for people, with invisible characters made visible. It is too long if the original is."""
+    if len(preview.text) > MAX_PREVIEW_LENGTH:
+        return preview.text
+    words = [line.split() for line in preview.text.splitlines()]
+    return "\n".join(escape_invisible(neutralize(" ".join(line))) for line in words if line)

@@ -34,9 +34,10 @@ from brain.prompts.templates import (
     NO_APPROVER_PRIVATE,
     NO_APPROVER_TO_SEND,
     TOO_LONG_TO_APPROVE,
+    TOO_LONG_TO_PREVIEW,
 )
 from brain.text import escape_invisible
-from brain.turn.approvals import PREVIEW_SECONDS, Approvals, make_preview, preview_text
+from brain.turn.approvals import MAX_PREVIEW_LENGTH, PREVIEW_SECONDS, Approvals, make_preview, preview_text
 from brain.turn.call_policy import CallPolicy, call_key
 from brain.turn.deadline import Deadline
 from brain.turn_request import TurnRequest
@@ -110,11 +111,12 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A call that is ready to run: its specialist, its checked arguments and the files that it may read."""
+    """A call that is ready to run: its specialist, its checked arguments, and what else it may read."""
 
     entry: Entry
     params: Mapping[str, Any]
     arguments: Arguments
+    message: str
     attachments: Sequence[Attachment]
 
 
@@ -179,6 +181,7 @@ class CallContext:
         """Return the values for the keyword-only parameters of a specialist.
 
         In a private conversation, only a call that a person approved can fetch, and no remote model makes embeddings.
+        A specialist that sends something reads only what it declares to send, so that nothing else can leave.
 
         Args:
             seconds: Time limit of the call.
@@ -195,7 +198,7 @@ class CallContext:
         context = Context(
             user=self.request.user,
             conversation_id=self.history.id,
-            message=self.request.message,
+            message=prepared.message,
             attachments=prepared.attachments,
             time_zone=self.request.time_zone,
             deadline=time.monotonic() + min(seconds, self.deadline.call_seconds_left()),
@@ -203,10 +206,10 @@ class CallContext:
             model=model,
             fetch=fetch,
             private=private,
-            memory=self.memory,
+            memory=None if specialist.sends else self.memory,
             approved=approved,
             key=f"{self.key}-{call.id}",
-            tasks=self.tasks,
+            tasks=None if specialist.sends else self.tasks,
         )
         return {**self.registry.dependencies, **prepared.entry.dependencies, Context: context}
 
@@ -379,25 +382,37 @@ class CallGroup:
         self._finish(call, outcome, is_cached=True)
 
     def _start(self, call: Call, attachments: Sequence[Attachment]) -> None:
-        context, params = self._context, call.params or {}
+        context = self._context
+        params: Mapping[str, Any] = call.params or {}
         entry = context.registry[call.name]
-        arguments = prepare(entry.specialist, params)
+        specialist = entry.specialist
+        if specialist.sends and not specialist.activates_on:
+            attachments = ()
+        files = attachments if specialist.sends and (call.by != "auto" or context.request.private) else ()
+        arguments = prepare(specialist, params)
         if isinstance(arguments, Failure):
             self._finish(call, arguments)
             return
-        prepared = PreparedCall(entry, params, arguments, attachments)
-        values = context.policy.find_unknown_values(entry.specialist, params)
-        sent = [escape_invisible(" ".join(value.split())) for value in values]
-        if not sent and not context.policy.needs_approval(entry.specialist, params):
+        sending = context.policy.plan_sending(specialist, params, files)
+        if not isinstance(sending, Failure) and sending.params != params:
+            call.params, params = dict(sending.params), sending.params
+            arguments = prepare(specialist, params)
+        if isinstance(sending, Failure) or isinstance(arguments, Failure):
+            self._finish(call, sending if isinstance(sending, Failure) else FAILED)
+            return
+        prepared = PreparedCall(entry, params, arguments, sending.message, attachments)
+        sent = [escape_invisible(value) for value in sending.asks]
+        call.picks = sending.picks
+        if not sent and not context.policy.needs_approval(specialist, params):
             self._execute(call, prepared)
-        elif context.checkpoint is not None:
-            self._spawn(call, self._suspend(call, prepared, sent))
-        elif not context.request.asks_person:
+        elif context.checkpoint is None and not context.request.asks_person:
             reasons = NO_APPROVER_TO_SEND if sent else NO_APPROVER
             reasons = NO_APPROVER_PRIVATE if context.request.private else reasons
             self._finish(call, Failure("declined", *reasons))
         elif sum(map(len, sent)) > MAX_SENT_LENGTH:
             self._finish(call, Failure("declined", *TOO_LONG_TO_APPROVE))
+        elif context.checkpoint is not None:
+            self._spawn(call, self._suspend(call, prepared, sent))
         else:
             self._unready.add(call.id)
             self._spawn(call, self._execute_if_approved(call, prepared, sent))
@@ -425,6 +440,8 @@ class CallGroup:
         )
         if not isinstance(preview, Failure):
             lines = [preview_text(preview)] if preview is not None else []
+            if sum(map(len, lines)) > MAX_PREVIEW_LENGTH:
+                return Failure("declined", *TOO_LONG_TO_PREVIEW)
             call.preview = "\n".join([*lines, *(f"Sends to another server: {value}" for value in sent)]) or None
         return preview
 
@@ -521,7 +538,7 @@ class CallGroup:
         """Complete a call with its outcome."""
         context = self._context
         call.cached, call.ms = is_cached, round((time.monotonic() - self._began[call.id]) * 1000)
-        call.untrusted = context.policy.is_result_untrusted(call.name, outcome)
+        context.policy.mark(call, outcome)
         event: SpecialistResult | SpecialistError
         if isinstance(outcome, CallResult):
             text = blocks.result_text(outcome.text, context.max_block_bytes, outcome.more, context.tokens)

@@ -9,15 +9,16 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 from brain.events import CallCode
-from brain.messages import Call, Exchange, History
-from brain.plugins.executor import CallResult, Failure, Outcome, prepare
+from brain.messages import Attachment, Author, Call, History, Marks, Steer
+from brain.plugins.executor import FAILED, CallResult, Failure, Outcome, prepare
 from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
-from brain.turn.data_flow import MAX_PICKS, check_data_flow
+from brain.task import MAX_USER_TEXT, Origin
+from brain.turn.data_flow import MAX_PICKS, check_data_flow, normalize_values, texts_of
 from brain.turn_request import Tool, TurnRequest
 
 MAX_IDENTICAL_CALLS = 2
@@ -28,6 +29,22 @@ log = logging.getLogger("brain")
 def call_key(name: str, params: Mapping[str, Any] | None) -> Hashable:
     """Return a key that is equal for identical calls."""
     return name, json.dumps(params, sort_keys=True, ensure_ascii=True)
+
+
+class Sending(NamedTuple):
+    """What a call sends to other hosts.
+
+    Attributes:
+        params: All parameters of the call, also those that it takes from the user's message.
+        message: The user's message, if it is sent; else empty.
+        asks: What a person must approve before it is sent.
+        picks: Number of values from results that need no approval.
+    """
+
+    params: Mapping[str, Any]
+    message: str
+    asks: Sequence[str] = ()
+    picks: int = 0
 
 
 class CallPolicy:
@@ -73,28 +90,34 @@ class CallPolicy:
         self._operator = operator
         self._calls_by_name: Counter[str] = Counter()
         self._identical_calls: Counter[Hashable] = Counter()
-        self._picks = 0  # links and titles of results that calls sent without approval
         has_context = any(name != "goal" for name, _ in request.context)  # nobody knows who wrote the other texts
-        self._has_attachments = bool(history.attachments or request.attachments or has_context)
-        self._was_untrusted = (
-            self._has_attachments
-            or history.untrusted
-            or history.recalled.untrusted
-            or history.task_news is not None
-            or any(
-                exchange.untrusted or any(isinstance(part, Call) and part.untrusted for part in exchange.parts)
-                for exchange in self._earlier
-            )
+        has_attachments, news = bool(history.attachments or request.attachments or has_context), history.task_news
+        self._marks = Marks(
+            has_attachments or history.untrusted or history.recalled.untrusted or news is not None,
+            has_attachments
+            or history.private_data
+            or bool(history.recalled.note)
+            or (news is not None and news.private_data),
         )
+        parts = [] if history.question is None else [*history.question.parts]  # of a turn that continues
+        self._steered = [part.text for part in parts if isinstance(part, Steer)]
+        self._earlier_calls = [
+            (call, exchange.author)
+            for exchange in history.all_exchanges
+            for call in (*exchange.automatic_calls, *exchange.parts)
+            if isinstance(call, Call)
+        ]
 
     @property
-    def _earlier(self) -> Sequence[Exchange]:
-        return self._history.all_exchanges
+    def marks(self) -> Marks:
+        """What the model has read."""
+        untrusted = self._marks.untrusted or any(call.untrusted for call in self.calls)
+        return Marks(untrusted, self._marks.private_data or any(call.private_data for call in self.calls))
 
     @property
-    def is_untrusted(self) -> bool:
-        """Whether the model has read untrusted content."""
-        return self._was_untrusted or any(call.untrusted for call in self.calls)
+    def origin(self) -> Origin:
+        """Where a prompt comes from that the model writes now."""
+        return Origin(self.marks, "\n".join(self._user_texts())[-MAX_USER_TEXT:])
 
     @property
     def is_out_of_time(self) -> bool:
@@ -168,16 +191,16 @@ class CallPolicy:
         """Whether a valid call may run that no model asked for: it changes nothing, and nobody needs to approve it."""
         if self.counted >= self._request.limits.calls or self.check_access(name) is not None:
             return False
-        entry, picks = self._specialists[name], self._picks
-        may_run = (
-            entry.unavailable_reason is None
-            and not isinstance(prepare(entry.specialist, params), Failure)
-            and self.is_read_only(name, params)
-            and not self.needs_approval(entry.specialist, params)
-            and not self.find_unknown_values(entry.specialist, params)
+        entry = self._specialists[name]
+        if entry.unavailable_reason is not None or isinstance(prepare(entry.specialist, params), Failure):
+            return False
+        sending = self.plan_sending(entry.specialist, params)
+        return (
+            not isinstance(sending, Failure)
+            and not sending.asks
+            and self.is_read_only(name, sending.params)
+            and not self.needs_approval(entry.specialist, sending.params)
         )
-        self._picks = picks  # the call itself counts them
-        return may_run
 
     def failure(self, code: CallCode) -> Failure:
         """Return the failure with this code."""
@@ -197,61 +220,85 @@ class CallPolicy:
                 return True
             if specialist.approval == "never":
                 return False
-            if callable(specialist.approval) and self.is_untrusted and not specialist.reads_only(_copy(params)):
+            if callable(specialist.approval) and self.marks.untrusted and not specialist.reads_only(_copy(params)):
                 return True
             return specialist.needs_approval(_copy(params))
         except BaseException:  # the function is a specialist's code
             log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
             return True
 
-    def find_unknown_values(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Sequence[str]:
-        """Return the values of unknown source, which may be private, that a call would send to other hosts.
+    def plan_sending(
+        self, specialist: Specialist[..., Any], params: Mapping[str, Any], files: Sequence[Attachment] = ()
+    ) -> Sending | Failure:
+        """Return what a call with valid parameters sends to other hosts, and what of it a person must approve.
 
-        The result is empty unless the model has read both private data and untrusted content. In a private
-        conversation, it has everything that the call would send.
+        Without private data or untrusted content, nothing needs approval. With both, values of unknown source do. In a
+        private conversation, everything does.
+
+        Args:
+            files: Files that the specialist sends because the model wants it to.
         """
-        if specialist.sends and self._request.private:
-            return [json.dumps(specialist.sent_params(params), ensure_ascii=False)]
-        if not specialist.sends or not self.is_untrusted or not self._has_read_private_data():
-            return ()
-        goal = (text for name, text in self._request.context if name == "goal")
-        own = [self._operator, self._request.message, *goal, *self.steering]
-        own += [text for exchange in self._earlier for text in exchange.user_messages]
-        earlier_calls = [
-            call
-            for call in self._completed_calls()
-            if (entry := self._specialists.get(call.name)) and entry.specialist.sends
+        if not specialist.sends:
+            return Sending(params, self._request.message)
+        try:
+            return self._plan_sending(specialist, params, files)
+        except BaseException:  # the function is a specialist's code
+            log.warning("specialist %s: its function for `sends` failed", specialist.name, exc_info=True)
+            return FAILED
+
+    def _plan_sending(
+        self, specialist: Specialist[..., Any], params: Mapping[str, Any], files: Sequence[Attachment]
+    ) -> Sending:
+        message, private = self._request.message, self._request.private
+        sent = specialist.sent_params(_copy(params), message)
+        is_checked = private or all(self.marks)
+        sent = normalize_values(sent) if is_checked else sent
+        texts, line = texts_of(sent), " ".join(message.split())
+        is_sent = any(line == " ".join(text.split()) for text in texts)
+        plan = Sending({**params, **sent}, message if is_sent else "")
+        names = [f"the file {file.name} ({len(file.data):,} bytes)" for file in files]
+        if private:
+            return plan._replace(asks=[json.dumps(sent, ensure_ascii=False), *names])
+        if not is_checked:
+            return plan
+        senders = [
+            (call, entry.specialist, author)
+            for call, author in self._completed_calls()
+            if (entry := self._specialists.get(call.name)) is not None and entry.specialist.sends
         ]
-        checked = check_data_flow(specialist.sent_params(params), specialist.parameters, own, earlier_calls)
-        if not checked.unknown and self._picks + checked.picks <= MAX_PICKS:
-            self._picks += checked.picks
-            return ()
-        return checked.unknown or [json.dumps(specialist.sent_params(params), ensure_ascii=False)]
+        earlier = [
+            one.sent_params(_copy(call.params or {}), "")
+            for call, one, author in senders
+            if call.code is None and author != "unknown"
+        ]
+        own = [self._operator, *self._user_texts()]
+        checked = check_data_flow(sent, specialist.parameters, own, earlier, [call for call, _, _ in senders])
+        picks = sum(call.picks for call in self.calls) + checked.picks
+        if checked.unknown or names or picks > MAX_PICKS:
+            return plan._replace(asks=[*texts, *names])
+        return plan._replace(picks=checked.picks)
 
-    def is_result_untrusted(self, name: str, outcome: Outcome) -> bool:
-        """Whether the block of a call may hold untrusted content. Of all failures, only a refusal may."""
+    def mark(self, call: Call, outcome: Outcome) -> None:
+        """Set what the block of a call may contain. Of all failures, only a refusal has a text of the specialist."""
         if isinstance(outcome, Failure) and outcome.code != "refused":
-            return False
-        if isinstance(outcome, CallResult) and outcome.outside is not None:
-            return outcome.outside
-        return self._specialists[name].specialist.outside
+            return
+        specialist = self._specialists[call.name].specialist
+        call.untrusted, call.private_data = specialist.outside, specialist.is_private
+        if isinstance(outcome, CallResult):
+            call.untrusted = call.untrusted if outcome.outside is None else outcome.outside
+            call.private_data = call.private_data if outcome.private is None else outcome.private
 
-    def _has_read_private_data(self) -> bool:
-        """Whether the model has read files, memory, or private results of specialists."""
-        recalled = self._history.recalled.note or any(exchange.recalled_ids for exchange in self._earlier)
-        if self._has_attachments or recalled or any(exchange.told_tasks for exchange in self._earlier):
-            return True
-        return any(
-            entry is None or entry.specialist.is_private  # a client tool may have read anything
-            for call in self._completed_calls()
-            if call.code in (None, "refused")
-            for entry in [self._specialists.get(call.name)]
-        )
+    def _user_texts(self) -> list[str]:
+        """Return what the user wrote, as far as the model reads it: not a prompt that a model wrote."""
+        task = self._request.task
+        earlier = [text for exchange in self._history.exchanges for text in exchange.user_messages]
+        newest = self._request.message if task is None else task.user_text
+        goal = (text for name, text in self._request.context if name == "goal")
+        return [*earlier, newest, *goal, *self._steered, *self.steering]
 
-    def _completed_calls(self) -> list[Call]:
-        """Return the calls, of this turn and earlier ones, whose blocks the model has read."""
-        earlier = [part for exchange in self._earlier for part in (*exchange.automatic_calls, *exchange.parts)]
-        return [part for part in earlier if isinstance(part, Call)] + [call for call in self.calls if call.block]
+    def _completed_calls(self) -> list[tuple[Call, Author]]:
+        """Return the calls, of this turn and earlier ones, whose blocks the model has read, with their authors."""
+        return self._earlier_calls + [(call, "user") for call in self.calls if call.block]
 
 
 def _copy(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,29 +1,38 @@
 """Checks that a call sends no private data to other hosts.
 
 Private data can be encoded in any way, so Brain does not search for it. Instead, each value must have a known source:
-the user's own words, or a link or title in an earlier result of this conversation.
+the user's own words, or a link or title in an earlier result of this conversation. Values are compared in a normal
+form, which is also the form that is sent, so nothing that a comparison ignores can carry data.
 """
 
+import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from brain.messages import Call
+from brain.net.fetch import normalize_url
+from brain.text import strip_invisible
 
 MAX_PICKS = 3
 """Links and titles of results that a turn may send without approval. Each choice reveals some information."""
-MIN_NUMBER = 1_000_000
-"""Numbers below this are offsets and counts."""
-CODE_LENGTH = 3
-"""Letters of a single word that needs no source, such as a language code."""
+MAX_FREE = 6
+"""Small numbers, codes, and values that the schema lists, per call. They need no source."""
+FREE_NUMBERS = 1_000
+"""Whole numbers below this are offsets and counts."""
 MAX_URL_ENDS = 4
 """Trailing punctuation characters that may not belong to a URL."""
 
 _URL = re.compile(r"https?://[^\s<>\"'`|]{1,2000}", re.IGNORECASE)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
-_PUNCTUATION = ".,;:!?()[]{}<>*_'\"“„”«»’"
+_SIGN = re.compile(r"[^\w\s]")
+_CODE = re.compile(r"[a-z]{2,3}")
+"""A single word that needs no source, such as a language code."""
+_PUNCTUATION = ".,;:!?()[]{}<>*_'\"“”„”«»’"
 _URL_ENDS = tuple(".,;:!?)]}*_'\"”’»")
 _COMMON_WORDS = frozenset(
     _WORD.findall(
@@ -31,6 +40,7 @@ _COMMON_WORDS = frozenset(
         "to was were what when where which who why will with"
     )
 )
+_COMMON_SIGNS = Counter('""\'().,:;?-')
 _URL_PARAMETERS = frozenset({"address", "domain", "endpoint", "host", "href", "link", "uri", "url"})
 
 
@@ -41,79 +51,167 @@ class CheckedValues(NamedTuple):
     picks: int
 
 
+def normalize_values(value: Any, name: str = "") -> Any:
+    """Return parameters in the form in which they are compared and sent: URLs as `normalize_url` does, and other texts
+    without invisible characters and repeated white space.
+    """
+    if isinstance(value, Mapping):
+        return {key: normalize_values(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, str):
+        return _normalize(name, value)
+    if isinstance(value, list | tuple):
+        return [normalize_values(inner, name) for inner in value]
+    return value
+
+
+def texts_of(values: Any) -> list[str]:
+    """Return the texts and numbers of parameters, as a person reads them."""
+    return [value if isinstance(value, str) else json.dumps(value) for _, value in _find_values(values)]
+
+
 def check_data_flow(
-    params: Mapping[str, Any], schema: Mapping[str, Any], user_texts: Sequence[str], sent_calls: Sequence[Call]
+    values: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    user_texts: Sequence[str],
+    sent_values: Sequence[Mapping[str, Any]] = (),
+    results: Sequence[Call] = (),
 ) -> CheckedValues:
     """Check the source of each value that a call sends to other hosts.
 
     Args:
+        values: From `normalize_values`.
         schema: JSON Schema of the parameters. Values that it lists are known.
         user_texts: The user's messages in this conversation.
-        sent_calls: Earlier calls that sent something to other hosts, with their results.
+        sent_values: What earlier calls sent to other hosts.
+        results: Earlier calls with results from other hosts.
     """
     listed = frozenset(_find_listed_values(schema))
-    sources = _Sources(user_texts, sent_calls)
-    unknown, picks = [], 0
-    for name, value in _find_values(params):
-        if value in listed or sources.has_user_sent(name, value):
+    sources = _Sources(user_texts, sent_values, results)
+    unknown, picks, free = [], 0, 0
+    for name, value in _find_values(values):
+        if isinstance(value, str):
+            is_free = value in listed or bool(_CODE.fullmatch(value))
+        else:
+            is_free = isinstance(value, int) and abs(value) < FREE_NUMBERS
+        text = value if isinstance(value, str) else json.dumps(value)
+        if is_free and free < MAX_FREE:
+            free += 1
+        elif sources.has_user_written(name, text):
             continue
-        if sources.has_result_shown(name, value):
+        elif sources.has_result_shown(name, text):
             picks += 1
         else:
-            unknown.append(value)
+            unknown.append(text)
     return CheckedValues(tuple(unknown), picks)
 
 
 class _Sources:
     """The known sources of values."""
 
-    def __init__(self, user_texts: Sequence[str], sent_calls: Sequence[Call]) -> None:
+    def __init__(
+        self, user_texts: Sequence[str], sent_values: Sequence[Mapping[str, Any]], results: Sequence[Call]
+    ) -> None:
         text = "\n".join(user_texts)
-        self._text = _fold(text)
+        sent = [value for some in sent_values for _, value in _find_values(normalize_values(some))]
+        self._user = _Text(text)
         self._words = Counter(_split_words(text)) + Counter(_COMMON_WORDS)
-        sent = [value for call in sent_calls if call.code is None for _, value in _find_values(call.params or {})]
-        typed = [token.strip(_PUNCTUATION) for token in text.split()]
-        self._urls = {_normalize(url) for url in (*_find_urls(text), *typed, *sent)}
-        results = [
-            "\n".join([call.block, *(f"{one.id}\n{one.title}\n{one.url or ''}" for one in call.citations)])
-            for call in sent_calls
+        typed = {token.strip(_PUNCTUATION) for token in text.split()}
+        self._tokens: set[object] = {*typed, *sent}
+        self._urls: set[object] = {*sent, *_normal_urls((*_find_urls(text), *filter(_is_reference, typed)))}
+        self._results = [
+            _Text("\n".join([call.block, *(f"{one.id}\n{one.title}\n{one.url or ''}" for one in call.citations)]))
+            for call in results
         ]
-        self._shown_urls = {_normalize(url) for result in results for url in _find_urls(result)}
-        self._shown_words = " ".join(f" {' '.join(_split_words(result))} " for result in results)
 
-    def has_user_sent(self, name: str, value: str) -> bool:
-        """Whether the user wrote this URL or an earlier call sent it, or the user wrote each word at least as often."""
+    def has_user_written(self, name: str, value: str) -> bool:
+        """Whether the user wrote this URL or an earlier call sent it, or the user wrote each word and sign of it.
+
+        Words and signs may be in another order, but not more often than the user wrote them.
+        """
         if _is_url(name, value):
-            return _normalize(value) in self._urls
-        if len(value) <= CODE_LENGTH and value.isalpha():
-            return True
+            return value in self._urls
+        if _is_reference(value):
+            return value in self._tokens
         words = Counter(_split_words(value))
-        return all(
-            self._words[word] >= count or (not word.isascii() and word in self._text) for word, count in words.items()
+        strange = [word for word, count in words.items() if self._words[word] < count]
+        letters = Counter("".join(word * count for word, count in words.items() if not word.isascii()))
+        return (
+            all(not word.isascii() and word in self._user.folded for word in strange)
+            and letters <= self._user.letters
+            and Counter(_SIGN.findall(value)) <= self._user.signs + _COMMON_SIGNS
+            and self._user.has_forms(value)
         )
 
     def has_result_shown(self, name: str, value: str) -> bool:
-        """Whether a result contains this URL, or these words in a row."""
+        """Whether a result contains this URL, or this text as whole words."""
         if _is_url(name, value):
-            return _normalize(value) in self._shown_urls
-        return f" {' '.join(_split_words(value))} " in self._shown_words
+            return any(value in result.urls(value) for result in self._results)
+        return any(result.contains(value) and result.has_forms(value) for result in self._results)
 
 
-def _find_values(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each text that a call sends, with its parameter name. Nested names count as texts: the model chose them."""
+class _Text:
+    """A text in which values are looked up."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _line(self) -> str:
+        return _tidy(self._text)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self._line))
+
+    @cached_property
+    def folded(self) -> str:
+        """The text in compatibility form and lower case."""
+        return _fold(self._text)
+
+    @property
+    def letters(self) -> Counter[str]:
+        """How often it has each letter outside of ASCII."""
+        return Counter(letter for letter in self.folded if not letter.isascii())
+
+    @property
+    def signs(self) -> Counter[str]:
+        """How often it has each character that is neither in a word nor white space."""
+        return Counter(_SIGN.findall(self._line))
+
+    def urls(self, like: str) -> set[str]:
+        """Return the normal forms of URLs in the text that may be this one."""
+        host = like.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0]
+        return _normal_urls(url for url in _find_urls(self._text) if host in url.casefold() or not url.isascii())
+
+    def contains(self, value: str) -> bool:
+        """Whether the text contains a value as whole words, in any case."""
+        value = value.casefold()
+        begin = r"(?<!\w)" if _WORD.match(value) else ""
+        end = r"(?!\w)" if _WORD.match(value[-1:]) else ""
+        return bool(value) and re.search(f"{begin}{re.escape(value)}{end}", self._line.casefold()) is not None
+
+    def has_forms(self, value: str) -> bool:
+        """Whether each word of a value is written as in the text, in lower or upper case, or capitalized."""
+        return all(
+            word in self._words
+            or (word == unicodedata.normalize("NFKC", word) and word in (word.lower(), word.upper(), word.capitalize()))
+            for word in _WORD.findall(value)
+        )
+
+
+def _find_values(value: Any, name: str = "") -> Iterator[tuple[str, str | int | float]]:
+    """Yield each value that a call sends, with its parameter name. Nested names count: the model chose them."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if name:
                 yield name, str(key)
             yield from _find_values(inner, str(key))
-    elif isinstance(value, str):
-        if value.strip():
-            yield name, value.strip()
+    elif isinstance(value, str | int | float):
+        if value != "":
+            yield name, value
     elif isinstance(value, Iterable):
         for inner in value:
             yield from _find_values(inner, name)
-    elif value is not None and not isinstance(value, bool) and abs(value) >= MIN_NUMBER:
-        yield name, str(value)
 
 
 def _find_listed_values(schema: Any) -> Iterator[str]:
@@ -128,9 +226,24 @@ def _find_listed_values(schema: Any) -> Iterator[str]:
             yield from _find_listed_values(inner)
 
 
+def _normalize(name: str, value: str) -> str:
+    if _is_url(name, value):
+        for url in _normal_urls((value,)):
+            return url
+    return _tidy(value)
+
+
+def _tidy(text: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(strip_invisible(text).split()))
+
+
 def _is_url(name: str, value: str) -> bool:
-    if name.casefold() in _URL_PARAMETERS or "://" in value or value.casefold().startswith("www."):
-        return True
+    is_url = "://" in value or value.casefold().startswith("www.")
+    return name.casefold() in _URL_PARAMETERS or (is_url and not re.search(r"\s", value.strip()))
+
+
+def _is_reference(value: str) -> bool:
+    """Whether a value without white space may name a host or a file."""
     return not re.search(r"\s", value) and any(sign in value for sign in "./:%")
 
 
@@ -147,11 +260,15 @@ def _find_urls(text: str) -> Iterator[str]:
             yield url
 
 
-def _normalize(url: str) -> str:
-    """Return a URL for comparison, without the parts that do not change its target."""
-    url = re.sub(r"^https?://", "", url.partition("#")[0], flags=re.IGNORECASE)
-    host = re.split("[/?]", url, maxsplit=1)[0]
-    return (host.casefold().removeprefix("www.") + url[len(host) :]).rstrip("/")
+def _normal_urls(urls: Iterable[str]) -> set[str]:
+    """Return the normal forms of those that are URLs, with `https` if they have no scheme."""
+    found = set()
+    for url in urls:
+        try:
+            found.add(normalize_url(url if _SCHEME.match(url) else f"https://{url}"))
+        except ValueError:
+            continue
+    return found
 
 
 def _fold(text: str) -> str:

@@ -448,6 +448,7 @@ class Turn:
         )  # fmt: skip
         if self._tasks is not None:
             self._tasks.on_change = lambda task: emit((task_change(task),))
+            self._tasks.origin = lambda: self._policy.origin
         if self.request.attachments:
             await self._run_automatic_calls(context)
         elif not self.exchange.question or not self._parts_before:
@@ -811,7 +812,8 @@ class Turn:
             first_token_ms=accounting.first_token_ms,
             total_ms=total_ms,
         )
-        self.exchange.ended, self.exchange.untrusted = datetime.now(UTC), self._policy.is_untrusted
+        self.exchange.ended = datetime.now(UTC)
+        self.exchange.untrusted, self.exchange.private_data = self._policy.marks
         self.exchange.outcome = last.code if isinstance(last, Error) else last.stop_reason
         self.exchange.annotations, self.exchange.usage = self._all_annotations(), accounting.usage
         self.exchange.rounds = tuple(self._rounds)
@@ -834,10 +836,12 @@ class Turn:
 
     def snapshot(self) -> Exchange:
         """Return question and answer so far, including the current pass."""
+        untrusted, private_data = self._policy.marks
         return msgspec.structs.replace(
             self.exchange,
             parts=[*self.exchange.parts, *(self._pass.parts() if self._pass is not None else [])],
-            untrusted=self._policy.is_untrusted,
+            untrusted=untrusted,
+            private_data=private_data,
             annotations=self._all_annotations(),
             rounds=tuple(self._rounds),
             passes=tuple(self._accounting.passes),

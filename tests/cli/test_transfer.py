@@ -93,7 +93,7 @@ def imported(records: Sequence[Record]) -> list[Record]:
     """What becomes of exported records: nothing proves any more who wrote them."""
     found = deepcopy(list(records))
     for exchange in (one for one in found if one["kind"] == "exchange"):
-        exchange["untrusted"] = True
+        exchange |= {"untrusted": True, "author": "unknown"}
         exchange.pop("tokens", None)
         exchange["question"] = exchange["question"].replace("(Now:", "（Now:")
         for call in (part for part in exchange.get("parts", ()) if part["type"] == "call"):

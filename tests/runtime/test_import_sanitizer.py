@@ -22,7 +22,8 @@ CALL = Call(
 
 def test_a_harmless_exchange_stays_unchanged() -> None:
     failed = replace(CALL, id="c2", code="failed", block=error_block("web", "it is closed"))
-    one = Exchange("I like tea", [Text("Well ", 1), CALL, failed, Steer("Go on", 2), Text("Fine.", 2)], untrusted=True)
+    one = Exchange("I like tea", [Text("Well ", 1), CALL, failed, Steer("Go on", 2), Text("Fine.", 2)])
+    one = replace(one, untrusted=True, author="unknown")
     assert import_sanitizer.exchange(one) == one
 
 
@@ -74,7 +75,7 @@ def test_a_long_reason_and_its_advice_are_both_imported() -> None:
 
 
 def test_a_call_without_marker_or_block_has_none() -> None:
-    one = Exchange("Hi", [replace(CALL, params=None, marker="", block="")], untrusted=True)
+    one = Exchange("Hi", [replace(CALL, params=None, marker="", block="")], untrusted=True, author="unknown")
     assert import_sanitizer.exchange(one) == one
     assert [message.role for message in messages("", [import_sanitizer.exchange(one)], "message")] == ["user"]
 

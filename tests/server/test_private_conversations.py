@@ -14,8 +14,10 @@ from model_servers import Cut, OllamaServer, OpenAIServer, Pass, in_thread, mode
 from turn_helpers import registry_of
 
 from brain import Context, specialist
+from specialists.tasks import tasks
 
 MARKER = 'SPECIALIST_REQUEST[%s:{"query":"tea"}]'
+EXPERT = '{"expert": {"model": "remote"}}'
 OLLAMA = {"GET /api/version": (200, {"version": "0.9.0"}), "POST /api/show": (200, {"capabilities": ["completion"]})}
 
 
@@ -73,7 +75,7 @@ def pair(*passes: Pass, model: str = "remote,local", **settings: str) -> Iterato
             "local": {"is": "ollama:l", "url": local.url, "fallback": ["remote"]},
         }
         settings = {"MODELS": json.dumps(rows), "MODEL": model, "STORE": "memory:"} | settings
-        with brain_served(registry_of(shop, note, sneaky, similar), **settings) as brain:
+        with brain_served(registry_of(shop, note, sneaky, similar, tasks), **settings) as brain:
             assert isinstance(remote, OpenAIServer)
             assert isinstance(local, OllamaServer)
             yield Pair(brain, remote, local)
@@ -129,6 +131,37 @@ def test_a_client_that_sends_its_history() -> None:
         assert "Near." in client.post("/ai-sdk/chat", json=body | {"private": True}).text
         assert "Near." in client.post("/ai-sdk/chat", json=body).text
         assert one.remote.generated == []
+
+
+@pytest.mark.parametrize(
+    ("profile", "private", "conversation", "status"),
+    [
+        ("standard", True, None, 201),
+        ("expert", True, None, 400),
+        ("expert", False, "c1", 400),  # which is private
+        ("expert", False, "c2", 201),
+        ("expert", False, None, 201),
+    ],
+)
+def test_a_private_task_with_a_remote_model_is_refused_at_once(
+    profile: str, private: bool, conversation: str | None, status: int
+) -> None:
+    with pair(TASK_PROFILES=EXPERT, TASKS_AT_ONCE="0") as one, client_of(one.brain) as client:
+        one.send("Secret?", private=True)
+        task = {"prompt": "Work", "profile": profile, "private": private, "conversation_id": conversation}
+        answer = client.post("/v1/tasks", json=task)
+        assert answer.status_code == status
+        if status == 400:
+            assert problem(answer) == (400, "bad_request", "profile")
+            assert problem(client.post("/v1/tasks", json=task | {"dry_run": True, "private": True}))[0] == 400
+            assert client.get("/v1/tasks").json()["tasks"] == []
+
+
+def test_a_model_cannot_plan_a_private_task_for_a_remote_model() -> None:
+    task = {"operation": "create", "prompt": "Work", "profile": "expert", "every": "every monday"}
+    with pair(Pass([f"SPECIALIST_REQUEST[tasks:{json.dumps(task)}]"]), TASK_PROFILES=EXPERT) as one:
+        errors = [event.data["code"] for event in one.send("Plan", private=True).events if "error" in event.name]
+        assert errors == ["refused"]  # before anybody is asked
 
 
 def test_no_remote_model_continues() -> None:

@@ -78,6 +78,8 @@ def outcome(
     specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context, progress: list[Progress] | None = None
 ) -> Outcome:
     keep = [] if progress is None else progress
+    if specialist.sends:
+        params = {**params, **specialist.sent_params(params, ctx.message)}
     arguments = prepare(specialist, params)
     if isinstance(arguments, Failure):
         return arguments

@@ -17,6 +17,7 @@ from brain.runtime import import_sanitizer
 from brain.store import tasks, transfer, users
 from brain.store.sqlite import SQLite
 from brain.store.tasks import DayLimits
+from brain.task import NewTask
 from brain.tasks import schedule
 
 pytestmark = pytest.mark.anyio
@@ -70,6 +71,26 @@ async def test_a_private_conversation_stays_private(store: SQLite, tmp_path: Pat
             assert [recent.conversation_id for recent in await one.recent("ada", 9)] == ["open"]
 
 
+@pytest.mark.parametrize("mark", [False, True, None])
+async def test_an_import_carries_the_mark_of_private_data(store: SQLite, mark: bool | None) -> None:
+    """A record without it is of an older version, and may contain some. Nobody knows who wrote what is imported."""
+    history = await store.begin("ada", "c", question("I like jazz"), [])
+    await store.end(history, answer([Text("Fine.", 1)], private_data=bool(mark)))
+    task = await store.tasks.create("ada", NewTask("I like jazz", "", "c", "UTC"), DayLimits(0, 0))
+    records = await exported(store, "ada")
+    for record in records:
+        if mark is None:
+            record.pop("private_data", None)
+    await import_records(store, "bob", records)
+    history = await store.history("bob", "c", 9)
+    assert [(one.private_data, one.untrusted, one.user_messages) for one in history.exchanges] == [
+        (mark is not False, True, [])
+    ]
+    (imported,) = await store.tasks.list_tasks("bob")
+    assert imported.prompt == task.prompt
+    assert (imported.private_data, imported.untrusted, imported.user_text) == (mark is None, True, "")
+
+
 async def test_an_export_has_everything_of_its_user(store: SQLite, tmp_path: Path) -> None:
     await fill(store, "ada")
     await add_turn(store, "eve", "c", "secret of eve")
@@ -86,7 +107,8 @@ async def test_an_export_has_everything_of_its_user(store: SQLite, tmp_path: Pat
         whole = Counts(conversations=2, messages=3, files=1, facts=1, memories=1)
         assert await import_records(other, "bob", records) == whole
         assert await import_records(other, "bob", records) == Counts()
-        untrusted = [one | {"untrusted": True} if one["kind"] == "exchange" else one for one in records]
+        marks = {"untrusted": True, "author": "unknown"}
+        untrusted = [one | marks if one["kind"] == "exchange" else one for one in records]
         assert (await exported(other, "bob"))[1:] == untrusted[1:]
         before, after = await store.conversations("ada"), await other.conversations("bob")
         assert [(one.id, one.title, one.updated, one.messages) for one in after] == [

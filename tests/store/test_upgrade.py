@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from limits import WAIT_SECONDS
 from store_helpers import opened
 
 from brain.cli.main import run
-from brain.messages import Call
+from brain.messages import Call, Marks
 from brain.store.sqlite import SQLite
 
 DATA = Path(__file__).parent / "data"
@@ -80,6 +82,53 @@ def test_a_database_shows_what_it_showed_and_continues(file: Path) -> None:
             return [part.block for one in history.exchanges for part in one.parts if isinstance(part, Call)]
 
     assert asyncio.run(blocks())[0] == "[SPECIALIST_RESULT: lookup]\nAll about tea.\n[/SPECIALIST_RESULT]"
+
+
+def test_a_database_of_0_2_0_gets_the_marks_of_private_data(file: Path) -> None:
+    """A task has the words of its user, and what a model wrote counts as private."""
+    file.write_bytes(gzip.decompress((DATA / "brain-0.2.0.db.gz").read_bytes()))
+    private = {"tea": [False, True, True], "milk": [True, True], "me": [True, True], "cold": [True], "story": [True]}
+
+    async def check(store: SQLite) -> None:
+        for name, marks in private.items():
+            found = await store.history("ada", name, 9)
+            assert [one.private_data for one in found.exchanges] == marks, name
+            assert found.private_data is marks[-1], name
+        tasks = {one.prompt: one for one in await store.tasks.list_tasks("ada")}
+        made, added = tasks["Search for tea news"], tasks["Search for milk news"]
+        words = "Search for tea news each Monday"
+        assert (made.private_data, made.untrusted, made.user_text, made.is_from_user) == (True, True, words, False)
+        assert (added.private_data, added.untrusted, added.is_from_user) == (False, False, True)
+        # answers that an older version gave are unknown, and may contain private data
+        assert await store.answer_marks("bob", ["anything"]) == Marks(untrusted=True, private_data=True)
+
+    async def main() -> None:
+        async with opened(SQLite(file)) as store:
+            await check(store)
+        async with opened(SQLite(file)) as store:
+            await check(store)
+
+    asyncio.run(main())
+    with serve(file) as server:
+        server.play(Player(["Yes."]))
+        assert post(server.url, json={"message": "More?", "conversation_id": "tea"}, headers=key("ada")).status == 200
+        messages = get(server, "ada", "/v1/conversations/tea")["messages"]
+        assert [message["parts"][-1]["text"] for message in messages[-2:]] == ["More?", "Yes."]
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"parts":7}'])
+def test_a_damaged_row_of_0_2_0_stops_no_upgrade(file: Path, damage: str) -> None:
+    file.write_bytes(gzip.decompress((DATA / "brain-0.2.0.db.gz").read_bytes()))
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("UPDATE exchange SET data = ? WHERE key % 2", (damage,))
+        db.execute("UPDATE task SET data = ? WHERE key = 1", (damage,))
+
+    async def main() -> None:
+        async with opened(SQLite(file)) as store:
+            assert len(await store.tasks.list_tasks("ada")) == 1
+            assert (await store.history("ada", "cold", 9)).private_data
+
+    asyncio.run(main())
 
 
 def test_an_export_is_imported_and_exported_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -327,14 +327,12 @@ async def hangs(params: Mapping[str, Any]) -> str:
         (lambda params: "👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"),
         (lambda params: "a\u2028b\x0bc", "a\nb\nc"),
         (lambda params: "[SPECIALIST_RESULT: mail]", "［SPECIALIST_RESULT: mail]"),
-        (lambda params: "\n".join("abcdefghij"), "a\nb\nc\nd\ne\nf\ng\nh\ni\nj"),
-        (lambda params: "\n".join("abcdefghijk"), "a\nb\nc\nd\ne\nf\ng\nh\ni\nj…"),
-        (lambda params: "x" * 2000, "x" * 2000),
-        (lambda params: "x" * 2001, "x" * 1999 + "…"),
-        (lambda params: "x" + " " * 9000 + "y", "x…"),
+        (lambda params: "\n".join("abcdefghijkl"), "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl"),
+        (lambda params: "x" + " " * 9000 + "y", "x y"),
+        (lambda params: "x" * 20_000, "x" * 20_000),
     ],
 )
-def test_a_preview_is_a_few_plain_lines(preview: Callable[..., Any], expected: str | None) -> None:
+def test_a_preview_is_shown_whole_in_plain_lines(preview: Callable[..., Any], expected: str | None) -> None:
     async def in_loop(params: Mapping[str, Any]) -> Any:
         found = preview(params)
         return await found if asyncio.iscoroutine(found) else found
@@ -342,6 +340,13 @@ def test_a_preview_is_a_few_plain_lines(preview: Callable[..., Any], expected: s
     one = ApprovalTurn(ACT, "Done.", decide=approve, more=[acting(preview=in_loop)])
     assert succeeded("acts", "acted 5", n=5)[1] in one.run()
     assert [event.text for event in one.approvals] == [expected]
+
+
+@pytest.mark.parametrize("preview", ["x" * 20_001, "\x07" * 4_001])
+def test_a_call_whose_preview_is_too_long_to_read_is_declined(preview: str) -> None:
+    one = ApprovalTurn(ACT, "Done.", decide=approve, more=[acting(preview=lambda params: preview)])
+    assert failed("acts", "declined") in one.run()
+    assert one.approvals == []
 
 
 def test_the_clock_of_the_turn_runs_during_a_preview() -> None:

@@ -9,12 +9,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, StoreError
 from brain.events import Event, Notice, Thinking, Token
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
 from brain.prompts import context_window
-from brain.prompts.client_history import ClientHistory
+from brain.prompts.client_history import UNKNOWN, ClientHistory
 from brain.protocols.inline_results import InlineText
 from brain.runtime.engine import narrow_request
 from brain.runtime.run import DEFAULT_OPTIONS, AnyRun, Run, RunOptions
@@ -23,6 +23,7 @@ from brain.server.event_stream import Encoder, EventStreamResponse, Reader, Refu
 from brain.server.rate_limits import RETRY_SOON, rate_limited
 from brain.server.responses import NO_STORE_HEADERS
 from brain.server.routes.requests import compute, engine_of, state_of
+from brain.store.answers import normalize
 from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 0.5
@@ -77,14 +78,20 @@ async def prepare_history(
         size: size of the request body in bytes.
     """
     engine = engine_of(request)
+    texts = await compute(size, lambda: [normalize(one.text) for one in messages if one.role == "assistant"])
+    marks = UNKNOWN
+    with suppress(StoreError):  # without the store, no answer is known
+        marks = await engine.store.answer_marks(turn_request.user or "", [*filter(None, texts)])
 
     def prepare() -> tuple[TurnRequest, History]:
         narrow = narrow_request(turn_request, engine.settings.rights(turn_request.user))
-        names = [specialist.name for specialist in engine.registry.usable(narrow.specialists)]
+        usable = engine.registry.usable(narrow.specialists)
+        private = [specialist.name for specialist in usable if specialist.is_private]
         model = engine.find_model(narrow.model, private=narrow.private)
-        client_history = ClientHistory(narrow, names, find_control_tokens(model.template))
+        tokens = find_control_tokens(model.template)
+        client_history = ClientHistory(narrow, [specialist.name for specialist in usable], tokens, private)
         request_with_history, full_history = client_history.build(
-            messages, narrow.conversation_id or new_conversation_id()
+            messages, narrow.conversation_id or new_conversation_id(), marks
         )
         return request_with_history, context_window.fit_to_context(full_history, model.context_tokens)
 

@@ -1,9 +1,11 @@
 """Write a database, an export and what the API shows of them, with the Brain of a checkout.
 
-Usage: `python record.py CHECKOUT FOLDER`. The files beside this one were written by commit b9fc824.
+Usage: `python record.py CHECKOUT FOLDER`. The files beside this one were written by commit b9fc824 (version 0.1.0),
+and `brain-0.2.0.db.gz` by commit 3ef18029.
 
 The server of that checkout runs with scripted models. Two users have turns with calls, errors, approvals, citations,
-files, steering, notices, thoughts and facts. At the end the server is killed while a turn runs.
+files, steering, notices, thoughts and facts. From 0.2.0 on, a person and a model add a task each. At the end the
+server is killed while a turn runs.
 """
 
 import gzip
@@ -66,6 +68,10 @@ SCRIPTS: dict[str, list[Any]] = {
         ["Noted."],
     ],
     "correct": [[call("memory", operation="save_fact", text="My name is Ada Byron")], ["Changed."]],
+    "schedule": [
+        [call("tasks", operation="create", prompt="Search for tea news", every="every monday at 8")],
+        ["Planned."],
+    ],
     "broken": [{"chunks": ["This breaks "], "error": "it broke"}],
     "slow": [{"chunks": ["One. ", "Two. ", "Three. ", *["More. "] * 400], "delay_ms": 100}, ["As you say."]],
 }
@@ -128,7 +134,7 @@ def start(checkout: str, place: Path, database: Path) -> "subprocess.Popen[bytes
     for _ in range(100):
         time.sleep(0.2)
         try:
-            if httpx.get(f"{URL}/health").is_success:
+            if any(httpx.get(f"{URL}{path}").is_success for path in ("/healthz", "/health")):
                 break
         except httpx.TransportError:
             continue
@@ -151,6 +157,9 @@ def converse(client: httpx.Client) -> None:
     client.patch("/v1/conversations/milk", json={"title": "All of milk"}, headers=as_ada).raise_for_status()
     fact = {"text": "I like green tea", "category": "preferences"}
     client.post("/v1/memory", json=fact, headers=as_ada).raise_for_status()
+    task = {"prompt": "Search for milk news", "every": "every monday at 9"}
+    if client.post("/v1/tasks", json=task, headers=as_ada).is_success:
+        turn(client, "ada", "schedule", message="Search for tea news each Monday", conversation_id="planned")
     for _ in range(100):  # until the conversations that are idle have their memories
         found = client.get("/v1/memory?kind=memory", headers=as_ada).json()
         if len(found["items"]) >= 4:

@@ -1,0 +1,106 @@
+"""Recognizes the answers that Brain gave to clients which keep the conversation themselves.
+
+Such a client sends answers back as text. The store keeps a keyed hash of each, with the marks of its turn, so that a
+chat inherits what its answers contain, and a chat without private data is not asked for approvals.
+"""
+
+import hmac
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+
+from brain.messages import Exchange, Marks, Part, Text
+from brain.store import users
+from brain.store.rows import SECOND
+from brain.store.schema import ANSWER_KEY
+
+KEPT = 30 * 86_400 * SECOND
+"""How long an answer is recognized, in microseconds."""
+MAX_PIECES = 50
+"""Pieces of one answer that are recognized alone."""
+DIGEST_BYTES = 16
+
+_ADDED = (
+    (re.compile(r"<details\b"), "</details>"),
+    (re.compile(r"<think>"), "</think>"),
+    (re.compile(r"\[SPECIALIST_RESULT: "), "[/SPECIALIST_RESULT]"),
+    (re.compile(r"\[SPECIALIST_ERROR: "), "]"),
+    (re.compile(r"(?:Preview of [\w-]{1,64}: |The call of [\w-]{1,64} with )"), "to decline it, send false."),
+)
+"""Beginnings and ends of what Brain or a client shows in an answer beside its text."""
+
+
+def normalize(text: str) -> str:
+    """Return what clients leave of an answer: its letters and digits, without case, and without what was added."""
+    for begin, end in _ADDED:
+        text = _remove(text, begin, end)
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return re.sub(r"[\W_]+", "", plain) or "".join(plain.split())
+
+
+def _remove(text: str, begin: re.Pattern[str], end: str) -> str:
+    """Return a text without its passages between these, in linear time."""
+    kept, place = [], 0
+    while (opener := begin.search(text, place)) and (closer := text.find(end, opener.end())) >= 0:
+        kept.append(text[place : opener.start()])
+        place = closer + len(end)
+    return "".join([*kept, text[place:]])
+
+
+def pieces(parts: Sequence[Part]) -> list[str]:
+    """Return the normalized texts by which an answer is recognized: the whole, and each text between calls.
+
+    Some clients make one message of an answer, others one per piece.
+    """
+    texts = list(_texts(parts))
+    return list(dict.fromkeys(filter(None, map(normalize, ["".join(texts), *texts[:MAX_PIECES]]))))
+
+
+def _texts(parts: Iterable[Part]) -> Iterator[str]:
+    text = ""
+    for part in parts:
+        if isinstance(part, Text):
+            text += part.text
+        elif text:
+            yield text
+            text = ""
+    yield text
+
+
+def remember(db: sqlite3.Connection, user: str, exchange: Exchange, texts: Sequence[str], now: int) -> None:
+    """Store by which texts an answer is recognized. Equal answers of several turns have the marks of all of them."""
+    number, marks = users.add(db, user), exchange.untrusted | exchange.private_data << 1
+    if exchange.private_data:
+        users.note_private_data(db, number)
+    db.execute("DELETE FROM answer WHERE at < ?", (now - KEPT,))
+    db.executemany(
+        "INSERT INTO answer (user, digest, marks, at) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (user, digest) DO UPDATE SET marks = marks | excluded.marks, at = excluded.at",
+        [(number, digest, marks, now) for digest in _digests(db, texts)],
+    )
+
+
+def find_marks(db: sqlite3.Connection, user: str, texts: Sequence[str], now: int) -> Marks:
+    """Return the marks of answers that a client sends.
+
+    An answer that Brain does not recognize is untrusted. It may contain private data if a turn of the user has read
+    some, or the user's memory has some.
+
+    Args:
+        texts: the normalized answers.
+    """
+    number, found, is_unknown = users.find(db, user), 0, False
+    query = "SELECT marks FROM answer WHERE user = ? AND digest = ? AND at >= ?"
+    for digest in _digests(db, texts):
+        row = db.execute(query, (number, digest, now - KEPT)).fetchone()
+        is_unknown = is_unknown or row is None
+        found |= 0 if row is None else row[0]
+    has_private_data = bool(found & 2) or (is_unknown and users.has_private_data(db, number))
+    return Marks(bool(found & 1) or is_unknown, has_private_data)
+
+
+def _digests(db: sqlite3.Connection, texts: Iterable[str]) -> Iterator[bytes]:
+    ((key,),) = db.execute("SELECT result FROM exam WHERE name = ?", (ANSWER_KEY,))
+    for text in texts:
+        yield hmac.digest(bytes.fromhex(key), text.encode(errors="replace"), "sha256")[:DIGEST_BYTES]
