@@ -8,8 +8,6 @@ import msgspec
 Outcome = Literal["right", "other", "none"]
 """What a model did with a message that needs a specialist: it called this one, another one, or none."""
 
-SURE_LEAD = 0.35
-"""Lead of a choice from which on the model's answer counts."""
 MAX_MISSES = 3
 """Messages in a row without a call, after which Brain calls specialists for the model."""
 PROBE_EVERY = 20
@@ -28,6 +26,8 @@ class Assistance(msgspec.Struct, frozen=True, omit_defaults=True):
         is_small: Whether the model reads little. It is a small or a base model.
         name: The specialist that the message needs; empty if it needs none.
         params: Parameters of the call.
+        question: What Brain asks before it makes the call; empty if the message is clear.
+        message: The earlier message that the call is for, if the user now answered such a question with `yes`.
         schema: JSON Schema by which the model writes the parameters, if no rule found them.
         refusal: For people: why Brain does not do what the message asks for, and how they do it.
         is_counted: Whether the model's own call, or its lack, says something about the model.
@@ -39,6 +39,8 @@ class Assistance(msgspec.Struct, frozen=True, omit_defaults=True):
     is_small: bool = False
     name: str = ""
     params: dict[str, Any] | None = None
+    question: str = ""
+    message: str = ""
     schema: Mapping[str, Any] | None = None
     refusal: str = ""
     is_counted: bool = False

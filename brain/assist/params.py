@@ -5,13 +5,13 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, time
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from brain.assist.schema_hints import FROM, PREPOSITIONS, TO, Profile, Property, read_profile, stem
-from brain.assist.synonyms import AMBIGUOUS, CODES, COUNTRIES, CURRENCIES, LANGUAGE_NAMES, LANGUAGES
+from brain.assist.synonyms import AMBIGUOUS, GROUPS, LANGUAGE_NAMES, LANGUAGES
 from brain.dates import MAX_MESSAGE, MONTHS, AmbiguousDate, find_clock, find_time, next_time
 from brain.errors import Refused
 from brain.plugins.context import AssistContext
@@ -42,21 +42,39 @@ log = logging.getLogger("brain")
 _AMOUNTS = word_set("amount value quantity sum price money number count")
 _READING = ("list", "show", "get", "read", "search", "find", "view", "lookup", "status")
 _NEGATIONS = word_set("no not without ohne kein keine sans sin pas nicht")
+_FRACTIONS = word_set(
+    "half quarter third halbe halben viertel drittel demi quart tiers medio media cuarto dozen couple"
+)
 _LETTERS = word_set("a e i o u y")
 _LEAVING = word_set("starting leaving departing start departure abfahrt départ salida")
 _TITLES = word_set("title name song film movie book word phrase text query subject")
 _DEGREES = word_set("° º degrees degree grad degrés grados")
+_NUMBERS = ("number", "integer")
 _DATES = ("date", "date-time", "time")
+_MAX_SEARCH = 4
+"""Words of a message without a quoted part that are certain to be a search."""
 _SURE = 4.0
 """Score of a part of a message that looks like the values in the examples."""
 _AND = re.compile(r"[\s,&+]*(?:(?:and|or|und|oder|et|ou|y|e|o|some|the|a|an|des?|du)\b[\s,]*)*")
 _URL = re.compile(r"https?://[^\s<>\"'`]{3,2000}")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,300})[\"“”»]|(?<!\w)[‘']([^‘’']{2,300})[’'](?!\w)")
+_UNITS = (*GROUPS, word_set("second seconds minute minutes hour hours day days week weeks month months year years"))
+_ALTERNATIVES = word_set("or oder ou o")
+_THOUSANDS = re.compile(r"\d{1,3}\.\d{3}")
+"""A number that is a thousand times larger in some languages than in others."""
+_CODE = re.compile(r"[A-Z]{3}")
 _FORMULA = re.compile(r"[\d(][\d\s.,()+\-*/^×÷%]*[\d)%]")
 
 
-def build_params(specialist: Specialist[..., Any], message: str, context: AssistContext) -> dict[str, Any] | None:
+class Filled(NamedTuple):
+    """The parameters of a call. If they are not certain, Brain asks before it makes the call."""
+
+    params: dict[str, Any]
+    is_certain: bool = True
+
+
+def build_params(specialist: Specialist[..., Any], message: str, context: AssistContext) -> Filled | None:
     """Return valid parameters of a call that only reads, or None if the message does not give them.
 
     An example that the message repeats comes first, then the specialist's `assist` function, or else rules.
@@ -70,7 +88,7 @@ def build_params(specialist: Specialist[..., Any], message: str, context: Assist
         params: Mapping[str, Any] | None = _match_example(specialist.example_params, message[:MAX_MESSAGE])
         if params is None or not specialist.reads_only(params):
             params = specialist.assist(message[:MAX_MESSAGE], context)
-        return dict(params) if params is not None and specialist.validator.is_valid(params) else None
+        return Filled(dict(params)) if params is not None and specialist.validator.is_valid(params) else None
     except Refused:
         raise
     except Exception:
@@ -78,18 +96,19 @@ def build_params(specialist: Specialist[..., Any], message: str, context: Assist
         return None
 
 
-def fill_params(specialist: Specialist[..., Any], message: str, context: AssistContext) -> dict[str, Any] | None:
+def fill_params(specialist: Specialist[..., Any], message: str, context: AssistContext) -> Filled | None:
     """Return valid parameters from an example that the message repeats, or by rules for the JSON Schema; or None.
 
     A follow-up such as `and on Friday?` gets the missing values from the previous message.
     """
     message = message.strip()[:MAX_MESSAGE]
-    params = _match_example(specialist.example_params, message) or _apply_rules(specialist, message, context)
-    if params is None and context.previous and is_follow_up(message, content_words(message)):
+    example = _match_example(specialist.example_params, message)
+    filled = _apply_rules(specialist, message, context) if example is None else Filled(example)
+    if filled is None and context.previous and is_follow_up(message, content_words(message)):
         previous = context.previous[:MAX_MESSAGE]
-        params = _apply_rules(specialist, f"{message}\n{previous}", context)
-        params = None if params == _apply_rules(specialist, previous, context) else params
-    return dict(params) if params is not None and specialist.validator.is_valid(params) else None
+        filled = _apply_rules(specialist, f"{message}\n{previous}", context)
+        filled = None if filled == _apply_rules(specialist, previous, context) else filled
+    return filled if filled is not None and specialist.validator.is_valid(filled.params) else None
 
 
 def find_texts(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> list[str]:
@@ -112,23 +131,28 @@ def required_schema(specialist: Specialist[..., Any]) -> dict[str, Any] | None:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def is_stated(params: Mapping[str, Any], schema: Mapping[str, Any], message: str) -> bool:
-    """Whether all values that a model wrote are in the message, or among the few that the schema allows."""
-    message = message[:MAX_MESSAGE]
-    words = f" {' '.join(word.bare for word in split_words(message))} "
-    numbers = {number.value for number in find_numbers(message)}
+def is_stated(specialist: Specialist[..., Any], params: Mapping[str, Any], message: str) -> bool:
+    """Whether all values that a model wrote are in the message, and look like values, or are among few allowed ones."""
+    text, profile = _Message(message[:MAX_MESSAGE]), read_profile(specialist)
+    words = [word.bare for word in text.words]
+    numbers = {number.value for number in text.numbers()}
+    kinds = {one.name: one.kind for one in profile.properties}
 
-    def is_found(value: Any) -> bool:
+    def is_found(value: Any, kind: str) -> bool:
         if isinstance(value, int | float):
             return value in numbers
-        text = " ".join(word.bare for word in split_words(str(value)))
-        return bool(text) and f" {text} " in words
+        wanted = [word.bare for word in split_words(str(value))]
+        starts = [n for n in range(len(words)) if wanted and words[n : n + len(wanted)] == wanted]
+        if kind != "text":
+            return bool(starts)
+        return any(_is_plausible(text.words[n : n + len(wanted)], text, profile) for n in starts)
 
     for name, value in params.items():
-        one = schema.get("properties", {}).get(name, {})
+        one = specialist.parameters.get("properties", {}).get(name, {})
         if isinstance(value, bool) or "enum" in one or "const" in one:
             continue
-        if not (value and all(map(is_found, value)) if isinstance(value, list) else is_found(value)):
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(is_found(item, kinds.get(name, "")) for item in values):
             return False
     return True
 
@@ -181,6 +205,7 @@ class _Message:
     Attributes:
         words: The first words of the text.
         quoted: The first quoted part, or None.
+        is_certain: Whether no value was chosen among several, and none was left out.
     """
 
     def __init__(self, text: str) -> None:
@@ -188,6 +213,7 @@ class _Message:
         self.words = split_words(text)[:MAX_READ]
         quoted = _QUOTED.search(text)
         self.quoted = quoted[1] or quoted[2] if quoted else None
+        self.is_certain = True
         self._taken = bytearray(len(text))
         self._numbers: list[Number] | None = None
 
@@ -214,6 +240,10 @@ class _Message:
         at = bisect_left(self.words, end, key=lambda word: word.start)
         return self.words[at].bare if at < len(self.words) else ""
 
+    def has_alternative(self, start: int, end: int) -> bool:
+        """Whether a part of the text is one of several between which the message has `or`."""
+        return self.before(start) in _ALTERNATIVES or self.after(end) in _ALTERNATIVES
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -224,7 +254,7 @@ class _Found:
     end: int
 
 
-def _apply_rules(specialist: Specialist[..., Any], text: str, context: AssistContext) -> dict[str, Any] | None:
+def _apply_rules(specialist: Specialist[..., Any], text: str, context: AssistContext) -> Filled | None:
     """Return the values that the message gives; None if a required one is missing."""
     profile, message, values = read_profile(specialist), _Message(text), dict[str, Any]()
     properties = profile.properties
@@ -242,7 +272,21 @@ def _apply_rules(specialist: Specialist[..., Any], text: str, context: AssistCon
     _fill_texts(profile, message, values)
     if any(one.required and one.name not in values for one in properties):
         return None
-    return values
+    return Filled(values, message.is_certain and not _leaves_out(properties, message, values))
+
+
+def _leaves_out(properties: Sequence[Property], message: _Message, values: Mapping[str, Any]) -> bool:
+    """Whether the message has a number or a day that no value contains, and a parameter that may be for it."""
+    free = [one for one in properties if one.name not in values]
+    used = {word.bare for value in values.values() for word in split_words(str(value))}
+    words = [word for word in message.words if not message.is_taken(word.start) and word.bare not in used]
+    numbers = [one for one in message.numbers() if message.text[one.start : one.end].lower() not in used]
+    if numbers and any(one.kind in (*_DATES, *_NUMBERS, "text") for one in free):
+        return True
+    if any(one.kind in _NUMBERS for one in properties) and any(word.bare in _FRACTIONS for word in words):
+        return True
+    takes_days = any(one.kind in _DATES or not DATE_WORDS.isdisjoint(one.choices) for one in free)
+    return takes_days and any(word.bare in DATE_WORDS for word in words)
 
 
 def _trim_url(url: str) -> str:
@@ -280,7 +324,7 @@ def _fill_pairs(properties: Sequence[Property], message: _Message, values: dict[
 def _find_values(one: Property, message: _Message) -> Iterator[_Found]:
     words = message.words
     if one.kind == "currency":
-        yield from _find_currencies(message)
+        yield from (_Found(word.text, word.start, word.end) for word in words if _CODE.fullmatch(word.text))
         return
     if one.kind == "language":
         about = str(one.schema.get("description", "")).lower()
@@ -310,23 +354,6 @@ def _find_values(one: Property, message: _Message) -> Iterator[_Found]:
         yield _Found(choice, word.start, word.end)
 
 
-def _find_currencies(message: _Message) -> Iterator[_Found]:
-    words = message.words
-    for sign in re.finditer(r"[€$£¥₹]", message.text):
-        yield _Found(CURRENCIES[sign[0]], *sign.span())
-    for n, word in enumerate(words):
-        if word.text.upper() in CODES and (word.text.isupper() or (word.bare not in AMBIGUOUS and len(words) < 12)):
-            yield _Found(word.text.upper(), word.start, word.end)
-        elif word.bare in CURRENCIES or word.bare in ("money", "geld", "currency"):
-            near = [*words[max(0, n - 1) : n], *words[n + 1 : n + 2]]
-            country = next((one for one in near if one.bare in COUNTRIES), None)
-            if country is not None:
-                start, end = min(country.start, word.start), max(country.end, word.end)
-                yield _Found(COUNTRIES[country.bare], start, end)
-            elif word.bare in CURRENCIES:
-                yield _Found(CURRENCIES[word.bare], word.start, word.end)
-
-
 def _assign(members: Sequence[Property], found: Sequence[_Found], message: _Message) -> dict[Property, _Found]:
     """Give each parameter its value: the source follows a number or `from`, the target follows `to` or `in`."""
     places: list[_Found] = []
@@ -336,21 +363,38 @@ def _assign(members: Sequence[Property], found: Sequence[_Found], message: _Mess
     if not places:
         return {}
     if len(members) == 1:
-        labels = members[0].labels
-        near = [one for one in places if message.before(one.start) in labels or message.after(one.end) in labels]
-        return {members[0]: (near or places)[0]}
-    ends = [one.end for one in message.numbers()]
-
-    def is_source(place: _Found) -> bool:
-        between = [message.text[end : place.start].strip().lower() for end in ends if end <= place.start]
-        return message.before(place.start) in FROM or any(not part or part in _DEGREES for part in between)
-
-    source = next((place for place in reversed(places) if is_source(place)), places[0])
+        return _assign_one(members[0], places, message)
+    source = next((place for place in reversed(places) if _is_source(place, message)), places[0])
     others = [place for place in places if place.value != source.value]
     others.sort(key=lambda one: (message.before(one.start) not in TO, one.start < source.start))
     by_role = {"from": source, **({"to": others[0]} if others else {})}
-    roles = ("from", "to") if not any(one.role for one in members) else [one.role for one in members]
+    message.is_certain &= len({repr(place.value) for place in places}) <= 2
+    rest = "from" if any(one.role == "to" for one in members) else "to"
+    roles = ("from", "to") if not any(one.role for one in members) else [one.role or rest for one in members]
     return {one: by_role[role] for one, role in zip(members, roles, strict=False) if role in by_role}
+
+
+def _assign_one(one: Property, places: Sequence[_Found], message: _Message) -> dict[Property, _Found]:
+    """Give a parameter its value. It is certain if no other one is in the message, or if its place says so."""
+    if one.role:
+        places = [place for place in places if _is_source(place, message) == (one.role == "from")]
+        if one.role == "to":
+            places = [place for place in places if message.before(place.start) in TO] or places
+    else:
+        labelled = [place for place in places if {message.before(place.start), message.after(place.end)} & one.labels]
+        places = labelled or places
+    if not places:
+        return {}
+    message.is_certain &= len({repr(place.value) for place in places}) == 1
+    message.is_certain &= not message.has_alternative(places[0].start, places[0].end)
+    return {one: places[0]}
+
+
+def _is_source(place: _Found, message: _Message) -> bool:
+    """Whether a value follows a number or `from`."""
+    ends = [one.end for one in message.numbers() if one.end <= place.start]
+    between = [message.text[end : place.start].strip().lower() for end in ends]
+    return message.before(place.start) in FROM or any(not part or part in _DEGREES for part in between)
 
 
 def _fill_dates(
@@ -389,7 +433,7 @@ def _fill_dates(
 
 def _fill_numbers(properties: Sequence[Property], message: _Message, values: dict[str, Any]) -> None:
     """Fill numbers by the words next to them; the other numbers go to the other required parameters in order."""
-    members = [one for one in properties if one.kind in ("number", "integer")]
+    members = [one for one in properties if one.kind in _NUMBERS]
     if not members:
         return
     free = message.numbers()
@@ -404,6 +448,11 @@ def _fill_numbers(properties: Sequence[Property], message: _Message, values: dic
                 continue
             if fitting:
                 chosen = fitting[0]
+                unit, digits = message.after(chosen.end), message.text[chosen.start : chosen.end]
+                is_unit = any(unit in group for group in _UNITS) and not any(unit in one.choices for one in properties)
+                message.is_certain &= is_labelled or (len(fitting) == 1 and not is_unit)
+                message.is_certain &= _THOUSANDS.fullmatch(digits) is None
+                message.is_certain &= not message.has_alternative(chosen.start, chosen.end)
                 values[one.name] = int(chosen.value) if one.kind == "integer" else chosen.value
                 free.remove(chosen)
                 message.take(chosen.start, chosen.end)
@@ -467,11 +516,10 @@ def _fill_texts(profile: Profile, message: _Message, values: dict[str, Any]) -> 
     elif len(names) == 1 and spans and _takes_several(names[0]):
         values[names[0].name] = ", ".join(span.text for span in _find_series(spans, message))
     elif names:
-        if len(spans) == 1 and len(names) == 2 and len(spans[0].text.split()) == 2:  # "Paris Lyon"
-            first, second = spans[0].text.split()
-            spans = [replace(spans[0], text=first), replace(spans[0], text=second, start=spans[0].start + 1)]
+        spans = [span for span in spans if span.is_plausible]
         best = sorted(sorted(spans, key=lambda span: -span.score)[: len(names)], key=lambda span: span.start)
         values |= {one.name: span.text for one, span in zip(names, best, strict=False)}
+        message.is_certain &= _is_only_reading(best, spans, profile, message)
     for one in texts:
         if not one.required or one.name in values:
             continue
@@ -479,6 +527,7 @@ def _fill_texts(profile: Profile, message: _Message, values: dict[str, Any]) -> 
             values[one.name] = _find_question(profile, message, is_text=bool(one.labels & {"text", "input", "content"}))
         elif one.kind == "search":
             values[one.name] = _find_search(profile, message)
+            message.is_certain &= len(values[one.name].split()) <= _MAX_SEARCH or message.quoted is not None
         elif one.kind == "list" and spans:
             values[one.name] = [span.text for span in _find_series(spans, message)]
     chosen = {one.name for one in profile.properties if one.kind in ("choice", "choices", "boolean")}
@@ -488,6 +537,17 @@ def _fill_texts(profile: Profile, message: _Message, values: dict[str, Any]) -> 
         values[free.name] = message.quoted or message.text[:MAX_TEXT]
     elif texts and (named := [span for span in spans if span.score >= _SURE]):
         values[texts[0].name] = named[0].text
+
+
+def _is_only_reading(best: Sequence["_Span"], spans: Sequence["_Span"], profile: Profile, message: _Message) -> bool:
+    """Whether one part of the message is a value, and no other one may be. Several could change places."""
+    if len(best) != 1:
+        return False
+    chosen = range(best[0].start, best[0].start + len(best[0].text))
+    rest = [span for span in spans if span not in best and (span.is_marked or not best[0].is_marked)]
+    is_explained = all(word.start in chosen or not _may_be_value(word, profile, message) for word in message.words)
+    is_certain = is_explained or (best[0].is_marked and (profile.style == "code" or best[0].before in profile.before))
+    return not rest and is_certain and not message.has_alternative(chosen.start, chosen.stop)
 
 
 def _takes_several(one: Property) -> bool:
@@ -515,6 +575,8 @@ class _Span:
     before: str
     role: str
     score: float
+    is_marked: bool
+    is_plausible: bool
 
 
 def _find_spans(profile: Profile, message: _Message) -> list[_Span]:
@@ -538,10 +600,32 @@ def _find_spans(profile: Profile, message: _Message) -> list[_Span]:
         earlier = words[group[0] - 2].bare if group[0] > 1 else ""
         role = "from" if before in FROM or earlier in _LEAVING else "to" if before in TO - {"in", "en", "as"} else ""
         score = _score([words[n] for n in group], before, profile, words[0])
-        spans.append(_Span(text, first.start, before, role, score))
+        parts = [words[n] for n in group]
+        is_marked = _is_name(parts, profile, words[0])
+        spans.append(_Span(text, first.start, before, role, score, is_marked, _is_plausible(parts, message, profile)))
     if profile.style == "name" and any(span.score >= _SURE for span in spans):
         return [span for span in spans if span.score >= _SURE]
     return spans
+
+
+def _is_plausible(words: Sequence[Word], message: _Message, profile: Profile) -> bool:
+    """Whether a part of a message looks like the values of the examples, or follows a word that precedes values."""
+    before = message.before(words[0].start)
+    text = message.text[words[0].start : words[-1].end]
+    return (
+        profile.style == "words"
+        or _is_name(words, profile, message.words[0])
+        or before in profile.before
+        or before in PREPOSITIONS
+        or text in (message.quoted or "")
+    )
+
+
+def _is_name(words: Sequence[Word], profile: Profile, first: Word) -> bool:
+    """Whether words are written like the values of the examples: with digits, or with capitals."""
+    if profile.style == "code":
+        return any(map(_has_digit, words))
+    return profile.style == "name" and any(word.text[:1].isupper() and word is not first for word in words)
 
 
 def _may_be_value(word: Word, profile: Profile, message: _Message) -> bool:
@@ -556,12 +640,15 @@ def _belong_together(words: Sequence[Word], last: int, n: int, message: _Message
     """Whether two words are next to each other, or names with a short word between them: `Isle of Man`."""
     between = message.text[words[last].end : words[n].start]
     if n - last == 1:
-        is_same = (
-            style == "words"
-            or (last == 0 and _is_marked(words[0]))
-            or words[n].text.isdecimal()
-            or _is_marked(words[last]) == _is_marked(words[n])
-        )
+        if style == "code":
+            is_same = _has_digit(words[last]) == _has_digit(words[n])
+        else:
+            is_same = (
+                style == "words"
+                or (last == 0 and _is_marked(words[0]))
+                or words[n].text.isdecimal()
+                or _is_marked(words[last]) == _is_marked(words[n])
+            )
         return is_same and between in (" ", "-", "'", "’", " & ")
     middle = words[last + 1 : n]
     are_names = words[last].text[:1].isupper() and words[n].text[:1].isupper()
@@ -570,17 +657,20 @@ def _belong_together(words: Sequence[Word], last: int, n: int, message: _Message
 
 def _is_marked(word: Word) -> bool:
     """Whether a word is written like a name or a code."""
-    return word.text[:1].isupper() or any(sign.isdigit() for sign in word.text)
+    return word.text[:1].isupper() or _has_digit(word)
+
+
+def _has_digit(word: Word) -> bool:
+    return any(sign.isdigit() for sign in word.text)
 
 
 def _score(words: Sequence[Word], before: str, profile: Profile, first: Word) -> float:
     """Score a part: values look like those of the examples, and follow the same words."""
-    has_digit = any(sign.isdigit() for word in words for sign in word.text)
     is_name = any(word.text[:1].isupper() and word is not first for word in words)
     score = 3.0 if before in profile.before else 2.0 if before in PREPOSITIONS and not profile.before else 0.0
     score += 1.0 if before in PREPOSITIONS else -3.0 if before in _NEGATIONS else 0.0
     if profile.style == "code":
-        return score + (4.0 if has_digit else 0.0) + (1.0 if is_name else 0.0)
+        return score + (4.0 if any(map(_has_digit, words)) else 0.0) + (1.0 if is_name else 0.0)
     return score + ((4.0 if profile.style == "name" else 2.0) if is_name else 0.0)
 
 

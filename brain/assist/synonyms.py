@@ -1,4 +1,4 @@
-"""Words for units, weekdays, languages and currencies, in English, German, French and Spanish."""
+"""Words for units, weekdays and languages, in English, German, French and Spanish."""
 
 _GROUPS = """
 km kilometer kilometers kilometre kilometres kms kilometern kilomètre kilomètres kilómetro kilómetros
@@ -66,67 +66,6 @@ ja japanese japanisch japonais japonés
 ko korean koreanisch coréen coreano
 la latin latein lateinisch
 """
-_CURRENCIES = """
-USD dollar dollars dólar dólares buck bucks $
-EUR euro euros €
-GBP pound pounds pfund quid sterling livres libras £
-JPY yen ¥
-CHF franc francs franken franco francos rappen
-CNY yuan renminbi rmb
-INR rupee rupees rupien roupies rupias ₹
-PLN zloty złoty zlotys zlotych
-SEK krona kronor
-DKK krone kroner kronen couronnes coronas
-CZK koruna korun kč
-TRY lira lire
-MXN peso pesos
-BRL real reais
-KRW won
-ILS shekel shekels
-ZAR rand
-THB baht
-HUF forint forints
-RUB ruble rubles rubel roubles
-UAH hryvnia
-VND dong
-RON leu lei
-"""
-_COUNTRIES = """
-USD us u.s american americans amerikanische us-dollar américain américains estadounidense estadounidenses
-CAD canadian canada kanadische kanadischen canadien canadiens canadiense canadienses
-AUD aussie australian australia australische australischen australien australiens australiano australianos
-NZD zealand kiwi neuseeland neuseeländische
-HKD kong
-SGD singapore
-CHF swiss schweizer suisse suisses suizo suizos
-GBP british english uk britische britischen
-DKK danish dänische dänischen danoises danesas
-NOK norwegian norwegische norwegischen norvégiennes noruegas
-SEK swedish schwedische schwedischen suédoises suecas
-ISK icelandic isländische
-CZK czech tschechische tschechischen tchèques checas
-PLN polish polnische
-MXN mexican mexico mexikanische mexicain mexicains mexicano mexicanos
-ARS argentine argentinian argentinische argentino argentinos
-COP colombian colombiano colombianos
-CLP chilean chileno chilenos
-INR indian indische indischen
-PKR pakistani
-IDR indonesian rupiah
-TRY turkish türkische
-JPY japanese japanische
-CNY chinese chinesische
-KRW korean
-BRL brazilian
-ZAR african
-EGP egyptian
-AED emirati dirham dirhams
-SAR saudi riyal
-"""
-_WITHOUT_WORDS = "NOK CAD AUD NZD HKD SGD ISK HUF RON ARS COP CLP PKR IDR EGP AED SAR PHP MYR TWD MAD NGN KES BTC ETH"
-_ENGLISH_WORDS = frozenset(
-    {"try", "all", "top", "cad", "mad", "cop", "won", "real", "sar", "hier", "in", "no", "it", "he"}
-)
 
 
 def _read(text: str) -> list[list[str]]:
@@ -138,10 +77,5 @@ GROUPS = [frozenset(line) for line in (*_read(_GROUPS), *_read(_LANGUAGES))]
 LANGUAGES = {word: line[0] for line in _read(_LANGUAGES) for word in line[1:]}
 """Code of a language by its name."""
 LANGUAGE_NAMES = {line[0]: line[1].capitalize() for line in _read(_LANGUAGES)}
-CURRENCIES = {word: line[0] for line in _read(_CURRENCIES) for word in line[1:]}
-"""Code of a currency by its name. An adjective in `COUNTRIES` may change it."""
-COUNTRIES = {word: line[0] for line in _read(_COUNTRIES) for word in line[1:]}
-"""Code of a currency by the adjective before or after its name."""
-CODES = frozenset([*CURRENCIES.values(), *COUNTRIES.values(), *_WITHOUT_WORDS.split()])
-AMBIGUOUS = _ENGLISH_WORDS
+AMBIGUOUS = frozenset({"hier", "in", "no", "it", "he"})
 """Values that are also common words; a message means them only in capitals."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from brain.assist.router import ValueStore
 from brain.errors import ModelError
 from brain.models import failures, ollama
 from brain.models.builtin import Builtin
@@ -67,8 +68,14 @@ class Models:
 
 
 @asynccontextmanager
-async def connect_models(settings: Settings, specialists: Sequence[Specialist[..., Any]]) -> AsyncIterator[Models]:
-    """Open the models of all settings; close them at the end of the block."""
+async def connect_models(
+    settings: Settings, specialists: Sequence[Specialist[..., Any]], store: ValueStore | None = None
+) -> AsyncIterator[Models]:
+    """Open the models of all settings; close them at the end of the block.
+
+    Args:
+        store: Stores what the demo model learned of the specialists.
+    """
     async with AsyncExitStack() as stack:
         by_name: dict[str, ModelEntry] = {}
 
@@ -91,6 +98,8 @@ async def connect_models(settings: Settings, specialists: Sequence[Specialist[..
             embedder = await _open(settings.row(settings.embeddings), settings, specialists)
             stack.push_async_callback(embedder.model.aclose)
         for entry in (*offered, *reserve):
+            if isinstance(entry.model, Builtin):
+                entry.model.store = store
             entry.model.embedder = embedder.model if embedder is not None and embedder is not entry else None
         yield Models(offered, embedder, reserve, by_name)
 

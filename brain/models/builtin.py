@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from brain.assist.params import build_params, fill_params
+from brain.assist.params import Filled, build_params, fill_params
+from brain.assist.proposal import is_yes, propose
 from brain.assist.result_answer import ResultText, compose_answer
-from brain.assist.router import Previous, Router, find_router
+from brain.assist.router import Choice, Previous, Router, ValueStore, find_router
 from brain.concurrency import NoThread
 from brain.errors import ModelError, Refused
 from brain.events import Resume
@@ -77,12 +78,16 @@ class Builtin(TextOnlyModel):
     Args:
         specialists: Specialists that it may call, if the system message of a request lists them.
         name: Name of the model.
+
+    Attributes:
+        store: Stores what the router learned of specialists that `router.bin` lacks.
     """
 
     is_demo = True
 
     def __init__(self, specialists: Sequence[Specialist[..., Any]], name: str = "builtin") -> None:
         self.name = name
+        self.store: ValueStore | None = None
         self.breaker = CircuitBreaker()
         self.resume: Resume = "prefill"
         self._specialists = {specialist.name: specialist for specialist in specialists}
@@ -106,10 +111,10 @@ class Builtin(TextOnlyModel):
             text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
         elif turn_pass == 0 or not has_answered:
             try:
-                router = await find_router(tuple(self._specialists.values()))
+                router = await find_router(tuple(self._specialists.values()), self.store)
             except NoThread:
                 raise ModelError("model_failed", "The server is too busy for the demo model.") from None
-            text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, messages, router)
+            text = await self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, messages, router)
         else:
             blocks = [block for one in newest for block in _parse_notes(one.content).blocks]
             text = f"{_compose(blocks)}\n\n{_SIGNATURE}"
@@ -123,29 +128,45 @@ class Builtin(TextOnlyModel):
     async def aclose(self) -> None:
         """Close nothing: there is no server."""
 
-    def _first_answer(self, message_text: str, system: str, messages: Sequence[Message], router: Router) -> str:
+    async def _first_answer(self, message_text: str, system: str, messages: Sequence[Message], router: Router) -> str:
         previous, notes = _find_previous(messages), _parse_notes(message_text)
         question = notes.rest.strip()[:MAX_QUESTION]
         files = [int(number) for number in notes.files if number not in notes.texts]
         listed = "\n" + system.partition("\nRules:")[0]
         allowed = [name for name in self._specialists if f"\n- {name}: " in listed or f"\n- {name}(" in listed]
-        choice = None
         if not _ABOUT_ME.search(question):
             can_read_files = any(_parse_notes(one.content).files for one in messages if one.role == "user")
-            choice = router.choose(
-                question, allowed, previous=previous, has_files=bool(files), can_read_files=can_read_files
-            )
-        if choice is not None and choice.name not in [block.name for block in notes.blocks if not block.failed]:
             attachments = [Attachment(number, "", "", b"") for number in files]
-            earlier = previous.message if previous is not None and choice.follows_up else ""
-            context = AssistContext(_find_clock(message_text), "UTC", attachments, earlier)
-            try:
-                params = _make_params(self._specialists[choice.name], question, context)
-            except Refused as refused:
-                return f"I changed nothing. {refused.reason}\n\n{_SIGNATURE}"
-            if params is not None:
-                calls = self._build_calls(choice.name, params, files, system)
-                return f"Checking {choice.name}… {''.join(calls)}"
+            asked = ""  # what Brain asked before, if the user agrees
+            answers = [one.content for one in messages[:-1] if one.role == "assistant"]
+            if answers and previous is not None and is_yes(question):
+                asked, question, previous = answers[-1], previous.message, None
+
+            def choose(without: str) -> Choice | None:
+                return router.choose(
+                    question,
+                    allowed,
+                    previous=previous,
+                    has_files=bool(files),
+                    can_read_files=can_read_files,
+                    without=without,
+                )
+
+            async def fill(specialist: Specialist[..., Any], choice: Choice) -> Filled | None:
+                earlier = previous.message if previous is not None and choice.follows_up else ""
+                context = AssistContext(_find_clock(message_text), "UTC", attachments, earlier)
+                return _make_params(specialist, question, context)
+
+            found = await propose(self._specialists, choose, fill)
+            if found is not None and found.choice.name not in [one.name for one in notes.blocks if not one.failed]:
+                is_agreed = found.question != "" and asked.startswith(found.question)
+                if found.refusal and found.choice.is_sure:
+                    return f"I changed nothing. {found.refusal}\n\n{_SIGNATURE}"
+                if found.filled is not None and (is_agreed or not (asked or found.question)):
+                    calls = self._build_calls(found.choice.name, found.filled.params, files, system)
+                    return f"Checking {found.choice.name}… {''.join(calls)}"
+                if found.question and not asked:
+                    return f"{found.question}\n\n{_SIGNATURE}"
         if notes.blocks:
             return f"{_compose(notes.blocks)}\n\n{_SIGNATURE}"
         if notes.texts:
@@ -170,7 +191,7 @@ class Builtin(TextOnlyModel):
         return [f"SPECIALIST_REQUEST[{name}:{json.dumps(call, ensure_ascii=False)}]" for call in calls]
 
 
-def _make_params(specialist: Specialist[..., Any], question: str, context: AssistContext) -> dict[str, Any] | None:
+def _make_params(specialist: Specialist[..., Any], question: str, context: AssistContext) -> Filled | None:
     """Return the parameters that the question gives. A person approves calls that change something.
 
     Raises:
@@ -179,10 +200,10 @@ def _make_params(specialist: Specialist[..., Any], question: str, context: Assis
     try:
         return build_params(specialist, question, context)
     except Refused:
-        params = fill_params(specialist, question, context)
-        if params is None or specialist.reads_only(params):
+        filled = fill_params(specialist, question, context)
+        if filled is None or specialist.reads_only(filled.params):
             raise
-        return params
+        return filled
 
 
 def _find_clock(message: str) -> datetime:

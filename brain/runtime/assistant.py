@@ -5,15 +5,17 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec.structs import replace as replace_struct
 
-from brain.assist.assistance import SMALL_MODEL, SURE_LEAD, Assistance, CallingState, Outcome
-from brain.assist.params import build_params, find_texts, required_schema
+from brain.assist.assistance import SMALL_MODEL, Assistance, CallingState, Outcome
+from brain.assist.params import Filled, build_params, find_texts, required_schema
+from brain.assist.proposal import is_yes, propose
 from brain.assist.router import (
     MAX_FITTED,
     Choice,
@@ -26,7 +28,7 @@ from brain.assist.router import (
 )
 from brain.concurrency import NoThread, call_in_thread
 from brain.dates import MAX_MESSAGE
-from brain.errors import Refused, StoreError
+from brain.errors import StoreError
 from brain.events import AssistMode
 from brain.memory.cache import StoreVersion
 from brain.memory.recall import QuestionWords
@@ -82,7 +84,7 @@ class Assistant:
         for entry in entries:
             mode, state = find_mode(self._settings, entry), await self.read_state(entry)
             is_next = _has_server(entry) and (state.is_assisted or is_small(entry.model))
-            if mode == "always" or (mode == "auto" and is_next):
+            if entry.model.is_demo or mode == "always" or (mode == "auto" and is_next):
                 self._fit_soon(tuple(self._registry.usable()))
 
     async def close(self) -> None:
@@ -135,35 +137,46 @@ class Assistant:
         if router is None and not (state.is_assisted or small):  # a model that may call by itself does not wait
             self._fit_soon(installed)
             return None
-        router = router or await find_router(installed)
+        router = router or await find_router(installed, self._store)
         embedding_scores = self._score_embedding(router, query) if state.is_assisted else None
-        choice = _choose(router, specialists, request, history, embedding_scores)
         no_call = Assistance(is_assisted=True, is_small=small) if state.is_assisted else None
-        if choice is None or request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
+        if request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
             return no_call
-        specialist = self._registry[choice.name].specialist
+        asked = ""
+        last = history.exchanges[-1] if history.exchanges else None
+        if state.is_assisted and last is not None and last.answer.strip() and is_yes(request.message):
+            asked, embedding_scores = last.answer.strip(), None  # the user may agree to what Brain asked
+            request = replace(request, message=last.message)
+            history = replace_struct(history, exchanges=history.exchanges[:-1])
+
+        async def fill(specialist: Specialist[..., object], choice: Choice) -> Filled | None:
+            build = partial(build_params, specialist, request.message, self._context(request, history, choice))
+            try:
+                async with asyncio.timeout(PARAMS_SECONDS):  # a function of the specialist may block
+                    filled: Filled | None = await call_in_thread(f"assist {specialist.name}", build)
+            except (TimeoutError, NoThread):  # no thread is left if it has blocked several
+                log.warning("specialist %s: its assist function took over %g seconds", specialist.name, PARAMS_SECONDS)
+                return None
+            return filled
+
+        choose = partial(_choose, router, specialists, request, history, embedding_scores)
+        proposal = await propose({one.name: one for one in specialists}, choose, fill)
+        if proposal is None or (asked and proposal.question != asked):
+            return no_call
+        specialist, choice, filled, refusal = proposal
         if any(file.kind in specialist.activates_on for file in request.attachments):  # it is called anyway
             return no_call
-        params: dict[str, Any] | None = None
-        refusal = ""
-        try:
-            build = partial(build_params, specialist, request.message, self._context(request, history, choice))
-            async with asyncio.timeout(PARAMS_SECONDS):  # a function of the specialist may block
-                params = await call_in_thread(f"assist {specialist.name}", build)
-        except Refused as refused:
-            refusal = refused.reason
-        except (TimeoutError, NoThread):  # no thread is left if it has blocked several
-            log.warning("specialist %s: its assist function took over %g seconds", specialist.name, PARAMS_SECONDS)
-            return no_call
+        params, question = None if filled is None else filled.params, "" if asked else proposal.question
         if not refusal and not _may_only_read(specialist, params):
             refusal = NOT_ONLY_READ.format(specialist.name)
         facts = [item for item in history.recalled.relevant if item.kind == "fact"]
         if facts and specialist.sends and QuestionWords(request.message).is_first_person:
             return no_call  # the user asks about themselves, and memory knows it
         if refusal:
-            return Assistance(is_assisted=True, is_small=small, refusal=refusal) if state.is_assisted else None
+            is_shown = state.is_assisted and choice.is_sure
+            return Assistance(is_assisted=True, is_small=small, refusal=refusal) if is_shown else no_call
         mode = request.assist or find_mode(self._settings, entry)
-        is_sure = mode == "auto" and params is not None and choice.lead >= SURE_LEAD and not choice.follows_up
+        is_sure = mode == "auto" and params is not None and not (question or asked or choice.follows_up)
         is_probe = is_sure and state.is_probe_due
         if is_probe or not state.is_assisted:
             watched = Assistance(
@@ -176,11 +189,19 @@ class Assistant:
                 calls_after_miss=is_probe or (small and not state.right_calls),
             )
             return watched if is_sure else None
-        schema = required_schema(specialist) if params is None and specialist.assist is None else None
+        can_ask = params is None and specialist.assist is None and choice.is_sure
+        schema = required_schema(specialist) if can_ask else None
         if params is None and schema is None:
             return no_call
         return Assistance(
-            is_assisted=True, is_small=small, name=choice.name, params=params, schema=schema, is_counted=is_sure
+            is_assisted=True,
+            is_small=small,
+            name=choice.name,
+            params=params,
+            question=question,
+            message=request.message if asked else "",
+            schema=schema,
+            is_counted=is_sure,
         )
 
     def _context(self, request: TurnRequest, history: History, choice: Choice) -> AssistContext:
@@ -202,7 +223,7 @@ class Assistant:
     async def _fit(self, specialists: tuple[Specialist[..., object], ...]) -> None:
         try:
             with suppress(NoThread):  # the next turn tries again
-                await find_router(specialists)
+                await find_router(specialists, self._store)
         finally:
             self._fitting = None
 
@@ -363,6 +384,7 @@ def _choose(
     request: TurnRequest,
     history: History,
     embedding_scores: Sequence[float] | None,
+    without: str = "",
 ) -> Choice | None:
     previous = None
     if history.exchanges:
@@ -375,6 +397,7 @@ def _choose(
         previous,
         has_files=bool(request.attachments),
         can_read_files=bool(request.attachments or history.attachments),
+        without=without,
     )
 
 

@@ -118,7 +118,7 @@ class Engine:
             await stack.enter_async_context(self.registry.running())
             self._assistant = Assistant(self.settings, self.registry, self.store)
             stack.push_async_callback(self._assistant.close)
-            found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable()))
+            found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable(), self.store))
             stack.callback(setattr, self, "models", [])
             stack.callback(setattr, self, "entries", {})
             self.models, self.entries, self.embedder = found.offered, found.by_name, found.embedder

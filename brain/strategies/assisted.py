@@ -74,6 +74,9 @@ class Assisted:
             if self._assistance.refusal:
                 yield Answer(f"{NOTHING_CHANGED} {self._assistance.refusal}")  # not all protocols have notices
                 return "complete"
+            if self._assistance.question:
+                yield Answer(self._assistance.question)
+                return "complete"
             writer = self._parameters or self.writer
             self._call = yield from build_call(self._turn, self._assistance, writer)
             if self._call is not None:
@@ -126,10 +129,11 @@ class Assisted:
         texts += context
         information = assisted.information(texts, assisted.MAX_INFORMATION if self._is_small else BLOCK_BYTES)
         notes = assisted.notes(request, history.recalled, self._turn.template_tokens)
-        message = neutralize(request.message, self._turn.template_tokens)
+        asked = self._assistance.message or request.message
+        message = neutralize(asked, self._turn.template_tokens)
         exchange.question = assisted.question(message, information, notes, is_plain=self._is_plain)
         exchange.parts[:] = [part for part in exchange.parts if isinstance(part, Steer)]  # without the call
-        return "\n".join((request.message, *notes, *context))
+        return "\n".join((asked, *notes, *context))
 
 
 class Probe(Mono):
@@ -181,7 +185,8 @@ def build_call(turn: Turn, assistance: Assistance, writer: Participant) -> Build
             temperature=0.0,
         )
         params = _read_object(output.text(""))
-        if params is not None and not is_stated(params, assistance.schema, turn.request.message):
+        specialist = next((one for one in turn.usable if one.name == assistance.name), None)
+        if params is None or specialist is None or not is_stated(specialist, params, turn.request.message):
             return None
     if params is None or not turn.can_assist(assistance.name, params):  # automatic calls may have read private data
         return None

@@ -22,9 +22,9 @@ from typing import Any
 from questions import FIXTURES, NO_CALL, QUESTIONS, make_request, open_engine, read_fixtures, read_questions
 
 from brain import settings
-from brain.assist.params import build_params
-from brain.assist.router import Previous, Router
-from brain.errors import Refused
+from brain.assist.params import Filled, build_params
+from brain.assist.proposal import propose
+from brain.assist.router import AnySpecialist, Choice, Previous, find_router
 from brain.events import ApprovalRequired, AssistMode, Done, Error, SpecialistResult, Token
 from brain.messages import Call, TurnReport
 from brain.plugins.context import AssistContext
@@ -33,10 +33,10 @@ from brain.runtime.engine import Engine
 
 WAYS: Sequence[AssistMode] = ("off", "auto", "always")
 COLUMNS = (
-    "right", "notice", "wrong", "none", "false", "valid", "sensible", "fact in result", "fact in answer",
-    "fact visible", "failed", "first token with a call, ms", "without, ms", "seconds",
+    "right", "notice", "asked", "wrong", "none", "false", "asked in vain", "valid", "sensible", "fact in result",
+    "fact in answer", "fact visible", "failed", "first token with a call, ms", "without, ms", "seconds",
 )  # fmt: skip
-CHOICE_COLUMNS = (*COLUMNS[:7], "ms, median", "ms, p99")
+CHOICE_COLUMNS = (*COLUMNS[:9], "ms, median", "ms, p99")
 
 
 @dataclass
@@ -46,12 +46,14 @@ class Answer:
     Attributes:
         calls: All calls, whoever made them.
         is_refused: Whether a notice says why Brain does not do what the message asks for.
+        asked: What Brain asked instead of making a call.
         first_ms: Milliseconds to the first text.
     """
 
     question: Mapping[str, Any]
     calls: Sequence[Call] = ()
     is_refused: bool = False
+    asked: str = ""
     results: list[str] = field(default_factory=list)
     text: str = ""
     has_failed: bool = False
@@ -81,7 +83,7 @@ def main() -> int:
     if given.model is None:
         _print_row("", CHOICE_COLUMNS)
         _print_row("---", ["---"] * len(CHOICE_COLUMNS))
-        _print_row("router", choose(questions))
+        _print_row("router", asyncio.run(choose(questions)))
         return 0
     _print_row("ASSIST", COLUMNS)
     _print_row("---", ["---"] * len(COLUMNS))
@@ -92,33 +94,51 @@ def main() -> int:
     return 0
 
 
-def choose(questions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the row of the router without a model: the calls that it leads to, and its time per message."""
+async def choose(questions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the row of the router without a model: the calls that it leads to, and its CPU time per message."""
     registry = Registry(settings.read(os.environ)).discover()
-    specialists = registry.usable()
-    router = Router(specialists)
-    names = [one.name for one in specialists if one.approval != "always"]
+    specialists = {one.name: one for one in registry.usable()}
+    router = await find_router(tuple(specialists.values()))
+    names = [name for name, one in specialists.items() if one.approval != "always"]
     router.choose("warm up", names)
     answers, times = [], []
     for question in questions:
-        answer, has_files = Answer(question), "attach" in question
+        answer, has_files, message = Answer(question), "attach" in question, question["message"]
         previous = Previous(question["previous"], question["specialist"]) if "previous" in question else None
         can_read_files = has_files or (previous is not None and previous.specialist in ("ocr", "vision"))
-        began = time.perf_counter()
-        choice = router.choose(
-            question["message"], names, previous=previous, has_files=has_files, can_read_files=can_read_files
-        )
-        times.append((time.perf_counter() - began) * 1000)
+
+        def find(
+            without: str,
+            message: str = message,
+            previous: Previous | None = previous,
+            has_files: bool = has_files,
+            can_read_files: bool = can_read_files,
+        ) -> Choice | None:
+            return router.choose(
+                message,
+                names,
+                previous=previous,
+                has_files=has_files,
+                can_read_files=can_read_files,
+                without=without,
+            )
+
+        async def fill(
+            one: AnySpecialist, found: Choice, message: str = message, previous: Previous | None = previous
+        ) -> Filled | None:
+            earlier = previous.message if previous is not None and found.follows_up else ""
+            return build_params(one, message, AssistContext(datetime.now(UTC), "UTC", previous=earlier))
+
+        began = time.process_time()
+        find("")
+        times.append((time.process_time() - began) * 1000)
         answer.calls = [Call("ocr", params={}, by="auto")] if has_files else []
-        if choice is not None:
-            earlier = previous.message if previous is not None and choice.follows_up else ""
-            context = AssistContext(datetime.now(UTC), "UTC", previous=earlier)
-            try:
-                params = build_params(registry[choice.name].specialist, question["message"], context)
-            except Refused:
-                answer.is_refused = True
-            else:
-                answer.calls += [Call(choice.name, params=params, by="assist")] if params is not None else []
+        proposal = await propose(specialists, find, fill)
+        if proposal is not None:
+            answer.is_refused = proposal.refusal != "" and proposal.choice.is_sure
+            answer.asked = proposal.question
+            if proposal.filled is not None and not answer.asked:
+                answer.calls = [*answer.calls, Call(proposal.choice.name, params=proposal.filled.params, by="assist")]
         answers.append(answer)
     return [*_judge(answers), f"{statistics.median(times):.2f}", f"{statistics.quantiles(times, n=100)[98]:.2f}"]
 
@@ -158,6 +178,7 @@ async def ask_one(question: Mapping[str, Any], way: AssistMode, engine: Engine, 
     answer.seconds = time.monotonic() - began
     (report,) = reports
     answer.calls = [call for call in report.calls if call.code not in NO_CALL]
+    answer.asked = answer.text if answer.text.startswith("Do you want ") else ""
     answer.is_refused = any(notice.code == "assist" for notice in report.notices)
     return answer
 
@@ -184,15 +205,18 @@ def _judge(answers: Sequence[Answer]) -> list[str]:
     right = [one for one in needing if one.wanted]
     rest = [one for one in needing if not one.wanted]
     notice = [one for one in rest if one.is_refused]
+    asked = [one for one in rest if one.asked]
     wrong = [one for one in rest if not one.is_refused and any(call.by != "auto" for call in one.calls)]
     valid = [one for one in right if any(call.code != "invalid_params" for call in one.wanted)]
     sensible = [one for one in right if any(_is_sensible(one.question, call) for call in one.wanted)]
     return [
         f"{len(right)}/{len(needing)}",
         str(len(notice)),
+        str(len(asked)),
         str(len(wrong)),
-        str(len(rest) - len(notice) - len(wrong)),
+        str(len(rest) - len(notice) - len(asked) - len(wrong)),
         f"{sum(bool(one.calls) or one.is_refused for one in others)}/{len(others)}" if others else "–",
+        f"{sum(one.asked != '' for one in others)}/{len(others)}" if others else "–",
         f"{len(valid)}/{len(right)}",
         f"{len(sensible)}/{len(right)}",
     ]

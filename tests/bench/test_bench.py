@@ -33,4 +33,4 @@ def test_the_choice_of_specialists_is_measured_without_a_model() -> None:
     command = [sys.executable, str(BENCH / "assist.py"), "--every", "9"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert re.search(r"\| router \| \d+/10 \| \d+ \| \d+ \| \d+ \| \d/4 \| ", run.stdout)
+    assert re.search(r"\| router \| \d+/10 \| \d+ \| \d+ \| \d+ \| \d+ \| \d/4 \| \d/4 \| ", run.stdout)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
@@ -169,7 +170,7 @@ def diary(action: Literal["show", "add"], which: Literal["this", "all"] | None =
         ("weather for oslo?", ("weather", {"city": "oslo"})),
         ("weather in “Bad Ems”, imperial, hourly, days 3", ("weather",
          {"city": "Bad Ems", "days": 3, "units": "imperial", "hourly": True})),
-        ("Rain?", ("weather", {"city": "Rain"})),
+        ("Rain?", None),
         ("convert 12.5 miles", ("distance", {"amount": 12.5, "unit": "miles"})),
         ("convert -3 KM", ("distance", {"amount": -3.0, "unit": "km"})),
         ("convert", None),  # the amount is missing
@@ -269,6 +270,38 @@ def test_hostile_questions(question: str) -> None:
     pieces = [piece for piece in scanner.feed(answer(question)) if not isinstance(piece, str)]
     assert [(call.name, call.code) for call in pieces if isinstance(call, Call)] == [("docs", None)]
     assert len(pieces) == 1
+
+
+@specialist(
+    examples=["price of coffee from Kenya", "what does coffee from Brazil cost", "coffee prices for Colombia"],
+    read_only=True,
+)
+def coffee(origin: str) -> str:
+    """The price of coffee by country of origin."""
+    return origin
+
+
+@pytest.mark.parametrize(
+    ("first", "asked", "second", "called"),
+    [
+        ("Is coffee from Peru or Ethiopia cheaper?", True, "yes", True),
+        ("Is coffee from Peru or Ethiopia cheaper?", True, "no", False),
+        ("Is coffee from Peru or Ethiopia cheaper?", False, "yes", False),
+        ("what does coffee from Peru cost", False, "yes", False),
+    ],
+)
+def test_a_call_that_is_not_certain_waits_for_a_yes(first: str, asked: bool, second: str, called: bool) -> None:
+    text = answer(first, (coffee,))
+    assert text.startswith("Do you want this: price of coffee from Peru?") == ("or" in first.split())
+    system = SystemPrompt((coffee,), Limits(), SYNTAXES, "").text()
+    note = templates.clock_note(datetime(2026, 11, 23, tzinfo=UTC), "UTC")
+    earlier = [Message("user", f"{note}\n\n{first}"), Message("assistant", text if asked else "Here it is.")]
+    messages = [Message("system", system), *earlier, Message("user", f"{note}\n\n{second}")]
+
+    async def main() -> str:
+        return "".join([chunk async for chunk in Builtin((coffee,)).stream(messages) if isinstance(chunk, str)])
+
+    assert calls(asyncio.run(main())) == ([("coffee", {"origin": "Peru"})] if called else [])
 
 
 REPEATED = (

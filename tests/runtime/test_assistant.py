@@ -20,7 +20,7 @@ from turn_helpers import ask_for, done, failed, registry_of, short
 from brain import AssistContext, Refused, specialist
 from brain.assist.router import find_router
 from brain.events import Event, Limits, SpecialistResult, SpecialistStart
-from brain.messages import Attachment
+from brain.messages import Attachment, Exchange, History, Text
 from brain.runtime.commands import SteerTurn
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
@@ -512,3 +512,34 @@ def test_the_openai_api_shows_the_result_if_the_prose_was_dropped(shown: str, te
     assert (whole.count(HIGH_WATER), whole.count("14:32")) == {
         ("hidden", True): (0, 1), ("block", True): (1, 2), ("hidden", False): (1, 1), ("block", False): (2, 2),
     }[shown, text == PROSE]  # fmt: skip
+
+
+ASK = "Do you want this: when was Bach born?"
+BORN = [
+    {"start": "c1", "name": "births", "params": {"name": "Bach"}, "by": "assist"},
+    {"result": "c1", "text": "Bach was born in 1749."},
+]
+
+
+@pytest.mark.parametrize("answers", [SMALL, LARGE], ids=["small", "large"])
+async def test_a_call_that_is_not_certain_waits_for_a_yes(answers: Any) -> None:
+    async with chat(*[Pass(["Born in 1749."])] * 6, answers=answers) as one:
+        unclear = "when was Bach or Telemann born"
+        assert await one.say(unclear) == [ASK, done(ASK, passes=0)]
+        assert await one.say("Yes, please!") == [*BORN, "Born in 1749.", done("Born in 1749.", 1)]
+        assert one.prompts[-1][-1] == f"Information:\nBach was born in 1749.\n\nQuestion: {unclear}"
+        # nothing was asked in the answer before
+        assert "start" not in str(await one.say("yes"))
+        # the user declines, or an answer does not ask this
+        assert await one.say(unclear, conversation_id="d") == [ASK, done(ASK, passes=0)]
+        assert "start" not in str(await one.say("no", conversation_id="d"))
+        assert "start" not in str(await one.say("yes", conversation_id="d"))
+        with_history = History("e", [Exchange(unclear, [Text("Yes or no?", 1)], message=unclear)])
+        run = await one.engine.begin(ask_for("yes"), "openai", history=with_history)
+        assert "start" not in str(short(await one.read(run)))
+
+
+async def test_a_model_that_may_call_by_itself_is_not_asked_for_it() -> None:
+    async with chat(Pass(["I do not know."]), answers=LARGE, ASSIST="auto") as one:
+        events = await one.say("when was Bach or Telemann born")
+        assert events == ["I do not know.", done("I do not know.")]

@@ -25,9 +25,9 @@ def find(name: str) -> Specialist[..., Any]:
 
 def make(name: str, message: str, previous: str = "") -> Any:
     one = find(name)
-    params = build_params(one, message, AssistContext(NOW, "Europe/Berlin", FILES, previous))
-    assert params is None or one.reads_only(params)
-    return params
+    filled = build_params(one, message, AssistContext(NOW, "Europe/Berlin", FILES, previous))
+    assert filled is None or (filled.is_certain and one.reads_only(filled.params))
+    return filled and filled.params
 
 
 def days(first: str, last: str, action: str = "list") -> dict[str, Any]:

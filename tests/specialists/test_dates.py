@@ -62,7 +62,8 @@ REFUSED = ("ambiguous: ", "rejected: ")
 
 def assisted(words: str, one: Specialist[..., Any]) -> dict[str, Any] | None:
     """Return the parameters of an assisted call."""
-    return build_params(one, f"what is on {words}", AssistContext(NOW, BERLIN))
+    filled = build_params(one, f"what is on {words}", AssistContext(NOW, BERLIN))
+    return filled and filled.params
 
 
 def test_the_tables_are_read() -> None:

@@ -473,7 +473,7 @@ def test_a_denied_criterion_never_counts(drawn: tuple[Calculator, str]) -> None:
     _, text = drawn
     made = build_params(medical, text, AssistContext(datetime(2026, 11, 23, tzinfo=UTC)))
     assert made is not None
-    for params in ({"search": text}, {"calculator": text}, made):
+    for params in ({"search": text}, {"calculator": text}, made.params):
         found = outcome(medical, params, HERE)
         assert isinstance(found, Failure) or "Inputs used:" not in found.text
 

@@ -1,5 +1,6 @@
 """The specialist `memory` over a real memory and store, as a turn calls it, and as the demo model does."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from specialist_calls import FakeModel
 from store_helpers import NOON, Clock
 
 from brain import Context, Refused, Result
-from brain.assist.router import Router
+from brain.assist.router import find_router
 from brain.memory import Memory
 from brain.messages import Item
 from brain.net.fetch import Fetch
@@ -274,7 +275,7 @@ def test_operations(params: dict[str, Any], operation: str, has_change: bool, ha
 
 def test_questions_about_memory_are_recognized() -> None:
     specialists = [entry.specialist for entry in Registry().discover().values()]
-    router = Router(specialists)
+    router = asyncio.run(find_router(tuple(specialists)))
     names = [specialist.name for specialist in specialists]
     questions = (
         "Remember that I am allergic to penicillin", "What do you know about me?", "what did we talk about",

@@ -16,7 +16,7 @@ from specialist_calls import context
 from store_helpers import NOON, Clock, opened
 
 from brain import Context, Registry, Result, Thinker, specialist
-from brain.assist.router import Router
+from brain.assist.router import find_router
 from brain.events import ApprovalRequired, SpecialistError, SpecialistResult
 from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.settings import read
@@ -305,7 +305,7 @@ def test_schedules_need_approval_and_after_untrusted_content_everything(
 
 def test_requests_for_tasks_are_recognized() -> None:
     specialists = [entry.specialist for entry in Registry().discover().values()]
-    router = Router(specialists)
+    router = asyncio.run(find_router(tuple(specialists)))
     names = [one.name for one in specialists]
     questions = {
         **{example: one.name for one in specialists for example in one.examples},

@@ -1,0 +1,252 @@
+"""What the router learned: the weight of each feature of a text for each class.
+
+The classifier is ridge regression, fitted by coordinate descent on the dual. Its weights are stored as int8 with one
+scale per class. Those of the included specialists are in `router.bin`, which `tests/bench/router_weights.py` writes.
+"""
+
+import math
+import random
+import time
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter, mul
+from pathlib import Path
+
+import msgspec
+import regex
+
+MAX_LENGTH = 4_000
+"""Characters of a message that are read."""
+MAX_WORDS = 60
+"""Words of a long message that count: the first and the last ones."""
+SHIPPED = Path(__file__).parent / "router.bin"
+_RIDGE = 0.1
+_MAX_ROUNDS = 14
+_LEAST_STEP = 0.1
+"""A change of a weight below this is not worth another round."""
+_N_GRAMS = (3, 4)
+_PAIR_WEIGHT, _GRAM_WEIGHT, _FIRST_WEIGHT = 0.7, 0.35, 0.7
+"""Weights of features; words have 1."""
+_SHORT = 3
+"""Words of a short message, which is a feature."""
+_SLICE_SECONDS, _PAUSE_SECONDS = 0.003, 0.001
+"""How long a computation runs before it lets other threads take the interpreter's lock, and for how long."""
+WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+
+Vector = tuple[Sequence[int], Sequence[float]]
+"""The features of a text: their numbers and values."""
+
+
+class Weights(msgspec.Struct, frozen=True, array_like=True):
+    """Linear scores of classes.
+
+    Attributes:
+        scales: Value of a weight of 1 of each class.
+        constants: Score of each class without features.
+        rows: The weights of each feature for all classes, as int8.
+    """
+
+    scales: list[float]
+    constants: list[float]
+    rows: bytes
+
+    def score(self, vector: Vector) -> list[float]:
+        """Return the score of each class."""
+        count, rows = len(self.scales), memoryview(self.rows).cast("b")
+        totals = [0.0] * count
+        for index, value in zip(*vector, strict=True):
+            row = rows[index * count : (index + 1) * count]
+            totals = [total + value * weight for total, weight in zip(totals, row, strict=True)]
+        return [
+            constant + scale * total for constant, scale, total in zip(self.constants, self.scales, totals, strict=True)
+        ]
+
+
+class Learned(msgspec.Struct, frozen=True, array_like=True):
+    """Weights of classes, and the features that they are for.
+
+    Attributes:
+        classes: Hashes of the texts of each class, by its name.
+        features: The features in lines, without those of `base`.
+        counts: Number of texts with each feature, as unsigned 16-bit numbers.
+        texts: Number of all texts.
+        base: Hash of the weights that these add to; empty for those of `router.bin`.
+        sigmoid: Offset and slope that turn a lead into a probability; only in `router.bin`.
+    """
+
+    classes: dict[str, str]
+    features: str
+    counts: bytes
+    texts: int
+    weights: Weights
+    base: str = ""
+    sigmoid: tuple[float, float] = (0.0, 0.0)
+
+    def pack(self) -> bytes:
+        return zlib.compress(msgspec.msgpack.encode(self), 9)
+
+
+def unpack(packed: bytes) -> Learned:
+    """Return what `Learned.pack` encoded.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    try:
+        return msgspec.msgpack.decode(zlib.decompress(packed), type=Learned)
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise ValueError("damaged weights") from error
+
+
+@lru_cache(maxsize=1)
+def read_shipped() -> Learned:
+    """Return the weights of the included specialists."""
+    return unpack(SHIPPED.read_bytes())
+
+
+class Vocabulary:
+    """Features by number, and their rarity."""
+
+    def __init__(self, learned: Iterable[Learned] = ()) -> None:
+        self.numbers: dict[str, int] = {}
+        self.rarities: list[float] = []
+        for one in learned:
+            features = one.features.split("\n") if one.features else []
+            self._add(features, array("H", one.counts), one.texts)
+
+    def learn(self, counted: Sequence[Mapping[str, float]]) -> tuple[str, bytes]:
+        """Add the features of texts. Return the new ones and their counts, as `Learned` has them."""
+        found_in = Counter(feature for features in counted for feature in features if feature not in self.numbers)
+        counts = array("H", (min(count, 0xFFFF) for count in found_in.values()))
+        self._add(found_in, counts, len(counted))
+        return "\n".join(found_in), counts.tobytes()
+
+    def _add(self, features: Iterable[str], counts: Sequence[int], texts: int) -> None:
+        by_count = {count: math.log((1 + texts) / (1 + count)) + 1 for count in set(counts)}
+        first = len(self.numbers)
+        self.numbers.update((feature, first + n) for n, feature in enumerate(features))
+        self.rarities += [by_count[count] for count in counts]
+
+    def vector(self, features: Mapping[str, float], size: int | None = None) -> Vector:
+        """Return the features of a text as a vector of length 1, without unknown ones.
+
+        Args:
+            size: Only the first features.
+        """
+        known = [(n, weight) for one, weight in features.items() if (n := self.numbers.get(one)) is not None]
+        known = [(n, weight) for n, weight in known if size is None or n < size]
+        values = [weight * self.rarities[n] for n, weight in known]
+        length = math.sqrt(sum(map(mul, values, values))) or 1.0
+        return [n for n, _ in known], [value / length for value in values]
+
+
+class Slices:
+    """Lets other threads run during a long computation, which would make streams stutter."""
+
+    def __init__(self) -> None:
+        self._end = time.perf_counter() + _SLICE_SECONDS
+
+    def pause(self) -> None:
+        if time.perf_counter() >= self._end:
+            time.sleep(_PAUSE_SECONDS)
+            self._end = time.perf_counter() + _SLICE_SECONDS
+
+
+def fit(vectors: Sequence[Vector], labels: Sequence[int], size: int, classes: Sequence[int], count: int) -> Weights:
+    """Fit the weights of some classes against all texts.
+
+    A class of few examples counts as much as one of many: their weight is the inverse square root of their number.
+
+    Args:
+        labels: The class of each text.
+        size: Number of features.
+        classes: The classes to fit.
+        count: Number of all classes.
+    """
+    slices, texts = Slices(), len(vectors)
+    mean = [0.0] * size
+    for indices, values in vectors:
+        slices.pause()
+        for index, value in zip(indices, values, strict=True):
+            mean[index] += value / texts
+    getters = [_getter(indices) for indices, _ in vectors]
+    # each vector without the mean is dense; its products follow from sparse ones
+    with_mean = [sum(map(mul, values, get(mean))) for (_, values), get in zip(vectors, getters, strict=True)]
+    of_mean = sum(map(mul, mean, mean))
+    sizes = Counter(labels)
+    weights = [sizes[label] ** -0.5 for label in labels]
+    ridges = [_RIDGE * sum(weights) / texts / weight for weight in weights]
+    steps = [
+        1 / (sum(map(mul, values, values)) - 2 * product + of_mean + ridge)
+        for (_, values), product, ridge in zip(vectors, with_mean, ridges, strict=True)
+    ]
+    columns, constants, scales = [], [], []
+    everything = random.Random(0).sample(range(texts), texts)  # classes in turn: it converges in fewer rounds
+    for number in classes:
+        column, total, offset = [0.0] * size, 0.0, 0.0
+        duals = [0.0] * texts
+        targets = [1.0 if label == number else -1 / (count - 1) for label in labels]
+        active = everything
+        for turn in range(_MAX_ROUNDS):
+            changed = []
+            for n in active:
+                slices.pause()
+                indices, values = vectors[n]
+                score = sum(map(mul, values, getters[n](column))) - total * (with_mean[n] - of_mean) - offset
+                step = (targets[n] - score - ridges[n] * duals[n]) * steps[n]
+                if abs(step) < _LEAST_STEP:
+                    continue
+                changed.append(n)
+                duals[n] += step
+                total += step
+                offset += step * with_mean[n]
+                for index, value in zip(indices, values, strict=True):
+                    column[index] += step * value
+            if not changed and active is everything:
+                break
+            active = changed if changed and turn % 4 != 3 else everything
+        column = [weight - total * middle for weight, middle in zip(column, mean, strict=True)]
+        scale = max(map(abs, column), default=0.0) / 127 or 1.0
+        columns.append(array("b", (round(weight / scale) for weight in column)))
+        scales.append(scale)
+        constants.append(total * of_mean - offset)
+    rows = array("b", bytes(size * len(columns)))
+    for n, quantized in enumerate(columns):
+        rows[n :: len(columns)] = quantized
+    return Weights(scales, constants, rows.tobytes())
+
+
+def _getter(indices: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
+    """Return a function that returns the items with these numbers."""
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda items: [items[index] for index in indices]
+
+
+def count_features(text: str) -> Mapping[str, float]:
+    """Return the features of a text with their weights, which grow with the logarithm of their number."""
+    words = ["0" if word.isdecimal() else word for word in WORD.findall(text[:MAX_LENGTH].lower())]
+    if len(words) > MAX_WORDS:
+        words = [*words[: MAX_WORDS // 2], *words[-MAX_WORDS // 2 :]]
+    weights, counts = dict.fromkeys(words, 1.0), Counter(words)
+
+    def add(feature: str, weight: float) -> None:
+        weights[feature] = weight
+        counts[feature] += 1
+
+    for before, word in pairwise(words):
+        add(f"{before} {word}", _PAIR_WEIGHT)
+    for word in words:
+        padded = f"^{word}$"
+        for size in _N_GRAMS:
+            for at in range(len(padded) - size + 1):
+                add(f"#{padded[at : at + size]}", _GRAM_WEIGHT)
+    for n, word in enumerate(words[:2]):
+        add(f"{n}:{word}", _FIRST_WEIGHT)
+    if len(words) <= _SHORT:
+        add("short:", 1.0)
+    return {feature: weight * (1 + math.log(counts[feature])) for feature, weight in weights.items()}

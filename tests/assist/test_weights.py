@@ -1,0 +1,132 @@
+"""What the router learned: the file for the included specialists, and the stored weights of others."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from brain.assist.router import STORED, Previous, Router, digest, find_router, label_texts, learn
+from brain.assist.weights import Learned, Weights, read_shipped, unpack
+from brain.plugins.registry import Registry
+from brain.plugins.specialist import Specialist, from_schema
+
+BENCH = Path(__file__).parent.parent / "bench"
+STALE = "Examples, descriptions or no_specialist.txt changed. Run: python tests/bench/router_weights.py"
+
+
+@pytest.fixture(scope="module")
+def included() -> list[Specialist[..., Any]]:
+    """The specialists of this package, also those whose extra is missing."""
+    return [entry.specialist for entry in Registry().discover().values() if entry.origin.startswith("brain-sse ")]
+
+
+def trains(*examples: str) -> Specialist[..., Any]:
+    schema = {"type": "object", "properties": {"origin": {"type": "string"}}, "required": ["origin"]}
+    return from_schema("trains", "Departures of trains.", schema, lambda params: "", {"examples": examples})
+
+
+EXAMPLES = ("when does the next train to Leeds leave", "trains from Berlin to Prague", "is my train to York late")
+
+
+def test_the_file_is_fitted_on_these_texts(included: list[Specialist[..., Any]]) -> None:
+    shipped = read_shipped()
+    assert {one.name: digest(one) for one in included}.items() <= shipped.classes.items(), STALE
+    assert shipped.texts == len(label_texts(included)), STALE
+    assert len(shipped.classes) == len(included) + 1
+
+
+def test_a_new_fit_chooses_the_same(included: list[Specialist[..., Any]]) -> None:
+    shipped, names = read_shipped(), [one.name for one in included]
+    fresh = replace(learn(included), sigmoid=shipped.sigmoid)
+    assert fresh.classes == shipped.classes, STALE
+    routers = Router(included, [fresh]), Router(included, [shipped])
+    differing = []
+    for path in sorted(BENCH.glob("questions*.jsonl")):
+        for question in map(json.loads, path.read_text("utf-8").splitlines()):
+            previous = Previous(question["previous"], question["specialist"]) if "previous" in question else None
+            new, old = (
+                router.choose(
+                    question["message"], names, previous=previous, has_files="attach" in question, can_read_files=True
+                )
+                for router in routers
+            )
+            if (new and (new.name, new.is_sure)) != (old and (old.name, old.is_sure)):
+                differing.append(question["message"])
+    assert differing == [], STALE
+
+
+class Values:
+    """Stored values."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def server_value(self, name: str) -> str | None:
+        return self.values.get(name)
+
+    async def set_server_value(self, name: str, value: str) -> None:
+        self.values[name] = value
+
+    @property
+    def learned(self) -> Learned:
+        return unpack(base64.b64decode(self.values[STORED]))
+
+
+def test_the_weights_of_others_are_stored_until_their_examples_change(included: list[Specialist[..., Any]]) -> None:
+    store, message = Values(), "trains from Paris to Lyon"
+
+    def choose(*examples: str) -> bool:
+        router = asyncio.run(find_router((*included, trains(*examples)), store))
+        return router.choose(message, ["trains"]) is not None
+
+    assert choose(*EXAMPLES)
+    first = store.learned
+    assert [*first.classes] == ["trains"]
+    low = replace(first, weights=Weights(first.weights.scales, [-9.0], first.weights.rows))
+    store.values[STORED] = base64.b64encode(low.pack()).decode()
+    assert not choose(*EXAMPLES)  # a new start reads what is stored
+    assert choose(*EXAMPLES, "trains to Bonn")
+    assert store.learned.classes != first.classes
+    for damaged in ("x", "eJw=", base64.b64encode(replace(low, base="other").pack()).decode()):
+        store.values[STORED] = damaged
+        assert choose(*EXAMPLES)
+        assert store.learned == first
+
+
+def test_others_do_not_change_the_scores_of_the_included_ones(included: list[Specialist[..., Any]]) -> None:
+    names = [one.name for one in included]
+    other = (*included, trains(*EXAMPLES))
+    routers = asyncio.run(find_router(tuple(included))), asyncio.run(find_router(other))
+    for message in (
+        "How tall is the Eiffel Tower?",
+        "what's on my calendar tomorrow",
+        "hello",
+        "search the web for tea",
+    ):
+        first, second = (router.choose(message, names) for router in routers)
+        assert first == second
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "What is the meaning of life?",
+        "What's the purpose of life?",
+        "Was ist der Sinn des Lebens?",
+        "Quel est le sens de la vie ?",
+        "¿Cuál es el sentido de la vida?",
+        "Which colour is nicer, red or blue?",
+        "Is chocolate better than vanilla?",
+        "Ist Fußball schöner als Tennis?",
+        "Qui est le meilleur acteur de tous les temps ?",
+        "¿Qué es mejor, el té o el café?",
+        "Do you believe in God?",
+    ],
+)
+def test_meaning_taste_and_opinion_need_no_specialist(included: list[Specialist[..., Any]], message: str) -> None:
+    choice = asyncio.run(find_router(tuple(included))).choose(message, [one.name for one in included])
+    assert choice is None or not choice.is_sure
