@@ -231,8 +231,8 @@ async def _list_tasks(context: Context) -> Result:
             about.append(f"waits until a person approves {task.approval.name}")
         if task.is_scheduled and not task.has_ended:
             about.append("paused" if task.paused else view.format_schedule(task))
-            if task.next_run is not None and not task.paused:
-                about.append(f"next {task.next_run.astimezone(zone):%Y-%m-%d %H:%M}")
+        if task.state == "waiting" and task.next_run is not None and not task.paused:
+            about.append(f"next {task.next_run.astimezone(zone):%Y-%m-%d %H:%M}")
         lines.append(f"- {_name(task)}: {', '.join(about)}")
         texts = {"summary": task.summary, "result": "" if task.summary else task.result, "reason": task.reason,
                  "now": task.activity if task.state == "running" else ""}  # fmt: skip
