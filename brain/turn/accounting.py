@@ -80,8 +80,14 @@ class Accounting:
         self._text_bytes += len(text) if text.isascii() else utf8_size(text)
 
     def set_usage(self, usage: PassUsage) -> None:
-        """Record the usage that the server reported for the pass, partial or final."""
-        self._reported = usage
+        """Record the usage that the server reported for the pass, partial or final.
+
+        A last report of zeros, as some servers send, does not replace real counts.
+        """
+        if (last := self._reported) is not None:
+            reused = last.reused if usage.reused is None else usage.reused
+            usage = PassUsage(usage.prompt or last.prompt, usage.completion or last.completion, reused)
+        self._reported = usage if usage.prompt or usage.completion else None
 
     def mark_final(self) -> None:
         """Record that the model finished the pass by itself."""

@@ -340,6 +340,9 @@ def test_a_history_that_is_too_long_is_trimmed_once(earlier: int, room: int, sen
         ([[ECHO, PassUsage(10, 2, 4)], ["Hi", PassUsage(20, 3, 8)]], Usage(30, 5, 12, False)),
         ([[ECHO, PassUsage(10, 2)], ["Hi", PassUsage(20, 3, 8)]], Usage(30, 5, 8, False)),
         ([[ECHO, Finish("stop"), 0.05, PassUsage(10, 2, 4)], ["Hi", PassUsage(20, 3, 8)]], Usage(30, 5, 12, False)),
+        # a report of zeros is none, and changes no other
+        ([["Hi", PassUsage(10, 2, 4), PassUsage(0, 0)]], Usage(10, 2, 4, False)),
+        ([["Hi", PassUsage(10, 2, 4), Finish("stop"), PassUsage(0, 3, 0)]], Usage(10, 3, 0, False)),
         ([["Hi", PassUsage(9, 0), " you", PassUsage(9, 1), "!", PassUsage(9, 2)]], Usage(9, 2, None, False)),
         # A count before a pass was closed is only its beginning: 28 characters, four a token.
         ([[PassUsage(100, 1, 4), f"{ECHO} and"], ["Hi", PassUsage(20, 3, 8)]], Usage(120, 10, 12, True)),
