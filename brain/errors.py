@@ -5,7 +5,9 @@ BrainError
 ├── RegistrationError    a specialist cannot be registered; the others can
 ├── BadRequest           a client's request is rejected before the first byte of the answer
 ├── ModelError           the model server cannot be reached, failed, or has no room
-│   └── PrefillRefused   it rejects a prefill
+│   ├── PrefillRefused   it rejects a prefill
+│   ├── ToolsRefused     it rejects tools
+│   └── ContentFiltered  its content filter rejects the request, or stopped the answer
 ├── StoreError           the store cannot be read or written
 └── Refused              a specialist rejects a call
 """
@@ -117,6 +119,14 @@ class ToolsRefused(ModelError):
     def __init__(self, detail: str = "", *, is_general: bool = True) -> None:
         super().__init__("model_failed", "The model server rejected a request with tools.", detail)
         self.is_general = is_general
+
+
+class ContentFiltered(ModelError):
+    """The content filter of the model server rejected the request or stopped the answer."""
+
+    def __init__(self, detail: str = "", *, status: int | None = None) -> None:
+        message = "The content filter of the model server stopped the answer."
+        super().__init__("model_failed", message, detail, recoverable=False, status=status)
 
 
 class StoreError(BrainError):

@@ -58,6 +58,7 @@ CallCode = Literal[
 StopReason = Literal[
     "complete",
     "length",
+    "content_filter",
     "deliverable",
     "ready",
     "converged",
@@ -289,12 +290,14 @@ class Error:
     Attributes:
         recoverable: Whether a retry may help.
         status: HTTP status of the model server, if it caused the error.
+        retry_after: Seconds after which a retry may help, if the model server says so.
     """
 
     code: ErrorCode
     message: str
     recoverable: bool
     status: int | None = None
+    retry_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

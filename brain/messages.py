@@ -170,9 +170,9 @@ class PassUsage:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Why the model stopped by itself."""
+    """Why the model stopped by itself, or its server stopped it (`content_filter`)."""
 
-    reason: Literal["stop", "length"]
+    reason: Literal["stop", "length", "content_filter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +188,14 @@ class PromptProgress:
 class NativeCall:
     """A tool call in the server's format. It is not checked, and `arguments` may not be JSON.
 
-    The name is empty if the server could not read the call.
+    Attributes:
+        name: As the server sent it; empty if the call could not be read.
+        problem: Why the call must not run, if it is not certain what the model wrote.
     """
 
     name: str
     arguments: str
+    problem: str = ""
 
 
 Chunk = str | Thinking | NativeCall | PassUsage | Finish | PromptProgress

@@ -9,10 +9,9 @@ import msgspec
 
 from brain.markers.bracket import OPENERS
 from brain.messages import Finish, Message, PassUsage
-from brain.models import failures
 from brain.models.dialects import LLAMA_CPP, sampling_fields
 from brain.models.lines import ServerSentEvents
-from brain.models.reply import EndOfReply, Part, Reply, ReportedValues, decode_item, decode_progress
+from brain.models.reply import EndOfReply, Part, Reply, ReportedValues, decode_item, decode_progress, find_failure
 from brain.turn_request import Decoding, Sampling
 
 _DIALECT = msgspec.structs.replace(LLAMA_CPP, names={"max_tokens": "n_predict"})
@@ -42,8 +41,6 @@ class Prompt(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, gc=False):
-    """One event; fields of type `Any` ignore bad values."""
-
     content: str | None = None
     stop: Any = None
     stop_type: Any = None
@@ -92,18 +89,20 @@ def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
     """Decode one event.
 
     Raises:
-        ModelError: The server reports a failure, or the event cannot be read.
+        ModelError: The event cannot be read.
     """
-    event = decode_item(data, _decoder)
-    if event.error:
-        raise failures.from_event(event.error)
+    event = decode_item(data, _decoder, checks)
+    if event is None:
+        return ()
+    if (event.error or event.content is None) and (failure := find_failure(data, event.error, checks)):
+        return failure
     parts: list[Part] = []
     if (progress := decode_progress(event.prompt_progress, checks)) is not None:
         parts.append(progress)
     if event.content:
         parts.append(event.content)
     if event.stop is True:
-        parts.append(Finish("length" if event.stop_type == "limit" else "stop"))
+        parts += checks.end(event.stop_type) or (Finish("stop"),)
         prompt = checks.count("tokens_evaluated", event.tokens_evaluated)
         written = checks.count("tokens_predicted", event.tokens_predicted)
         cached = event.timings.get("cache_n") if isinstance(event.timings, dict) else event.cache_n

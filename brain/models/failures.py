@@ -1,25 +1,49 @@
 """Errors of model servers and of the connection to them, translated into `ModelError`s."""
 
+import math
 import os
 import re
 import socket
 import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any
 
 import httpx
 
-from brain.errors import ModelError, PrefillRefused, ToolsRefused
+from brain.errors import ContentFiltered, ModelError, PrefillRefused, ToolsRefused
 from brain.net.client import BodyStream
 from brain.settings import redact_url
 
 ERROR_BODY_BYTES = 4096
 """Bytes read of an error's body."""
-_CONTEXT_ERROR = re.compile(
-    r"context[ _](?:length|size|window)|maximum (?:context|model length)|exceeds? the (?:available )?context"
-    r"|too many tokens|exceeds the maximum number of tokens|prompt is too long|reduce the length of the messages",
+_CONTEXT_WORDINGS = (
+    r"context[ _](?:length|size|window|limit)",  # OpenAI, llama.cpp, SGLang, LM Studio, Ollama, Anthropic, MiniMax
+    r"maximum (?:context|model length|prompt length)|exceeds? the (?:available )?context",  # vLLM, Mistral, xAI
+    r"too many tokens|exceeds the maximum number of tokens",  # Cohere, Gemini
+    r"(?:prompt|input|prompt tokens) (?:is )?too long",  # Anthropic, Bedrock, vLLM, Baidu
+    r"reduce the length of the (?:messages|prompt|input)",  # OpenAI, Groq, vLLM
+    r"range of input length should be",  # DashScope
+    r"`?inputs`? (?:tokens \+ `?max_new_tokens`? must be|must have less than)",  # TGI
+    r"exceeds (?:the )?(?:maximum|max)(?: allowed)?(?: input)? length",  # SGLang, GLM, Volcengine, DeepInfra
+    r"exceeded model token limit",  # Kimi
+    r"token count of \d+ exceeds the limit|tokens in request more than max tokens allowed",  # GitHub
+    r"input tokens? \d* ?cannot exceed|less than max_seq_len|exceed max message tokens",  # watsonx, SiliconFlow
+    r"max input characters is|超长|超[过出]最大长度",  # Baidu, GLM
+)
+"""How servers report that a request is too long."""
+_CONTEXT_ERROR = re.compile("|".join(_CONTEXT_WORDINGS), re.IGNORECASE)
+_RATE_LIMIT = re.compile(r"rate.?limit|too many requests|throttl|per (?:minute|hour|day)\b|quota", re.IGNORECASE)
+"""Servers also limit the tokens of a time."""
+_FILTER = re.compile(
+    r"content_?filter|content management policy|content_policy_violation|ResponsibleAIPolicyViolation"
+    r"|data_?inspection_?failed|requires moderation",
     re.IGNORECASE,
 )
+"""How the filters of Azure, OpenAI, DashScope, OpenRouter and GLM report that they rejected something."""
+_FAILURE_TEXT = re.compile(rb"error|exception|fail|unavailable|overload|timed? ?out", re.IGNORECASE)
 _CONTEXT_STATUS = frozenset({400, 413, 422, 500})
 _BAD_REQUEST = frozenset({400, 422})
 _TOOL_WORD = r"\b(?:tools?|tool[ _-]?(?:use|calls?|calling|choice)|function[ _-]call(?:s|ing))\b"
@@ -32,7 +56,8 @@ _TOOLS_ERROR = re.compile(
 """How servers report that they support no tools."""
 _TOOLS_STATUS = frozenset({400, 404, 422, 500, 501})
 _BROKEN_CALL = re.compile(r"error parsing tool call|failed to parse (?:input|tool call)", re.IGNORECASE)
-_SECONDS = re.compile(r"[1-9][0-9]{0,4}")
+_SECONDS = re.compile(r"\d{1,5}(?:\.\d{1,9})?")
+_MAX_SECONDS = 99_999
 _BY_STATUS = {
     401: ("The model server rejected Brain's API key.", False),
     403: ("The model server rejected Brain's API key.", False),
@@ -106,21 +131,46 @@ def is_broken_call(error: Any) -> bool:
     return _BROKEN_CALL.search(str(error)[:2000]) is not None
 
 
+def find_error(event: Mapping[str, Any]) -> Any:
+    """Return the failure that an event reports, in the forms of all servers; None without one."""
+    if error := event.get("error"):
+        return error
+    if event.get("object") == "error" or event.get("type") == "error":  # vLLM, SGLang; Anthropic
+        return event
+    if isinstance(status := event.get("base_resp"), dict) and status.get("status_code"):  # MiniMax
+        return status
+    if event.get("choices"):
+        return None
+    texts = [event.get("error_msg"), event.get("detail")]  # Baidu, FastAPI
+    if event.get("code") not in (None, "", 0, "0", 200, "200"):  # gateways
+        texts.append(event.get("message"))
+    return event if any(text and isinstance(text, str) for text in texts) else None
+
+
+def is_failure_text(data: bytes) -> bool:
+    """Return whether a text in place of an event reports a failure, such as `Internal Server Error`."""
+    return _FAILURE_TEXT.search(data[:2000]) is not None
+
+
 def from_event(error: Any) -> ModelError:
     """Return the error for a failure that a server reports in the middle of an answer."""
     text = str(error)[:2000]
-    if _CONTEXT_ERROR.search(text):
+    if _is_too_long(text):
         return _too_long(text)
+    if _FILTER.search(text):
+        return ContentFiltered(text)
     return ModelError("model_failed", "The model failed in the middle of the answer.", text)
 
 
 def from_status(status: int, text: str, retry_after: str = "") -> ModelError:
     """Return the error for an HTTP status other than 200, with its text and its `Retry-After`."""
     detail = f"HTTP {status}: {text}"
-    if status in _CONTEXT_STATUS and _CONTEXT_ERROR.search(text):
+    if status in _CONTEXT_STATUS and _is_too_long(text):
         return _too_long(detail, status)
+    if 400 <= status < 500 and _FILTER.search(text):
+        return ContentFiltered(detail, status=status)
     message, recoverable = _BY_STATUS.get(status, (f"The model server answered with HTTP status {status}.", True))
-    seconds = int(retry_after) if _SECONDS.fullmatch(retry_after) else None
+    seconds = _read_retry_after(retry_after)
     if recoverable and seconds is not None:
         message += f" Try again in {seconds} s."
     return ModelError("model_failed", message, detail, recoverable=recoverable, status=status, retry_after=seconds)
@@ -142,6 +192,8 @@ async def from_response(
             break
     retry_after = response.headers.get("Retry-After", "")
     error = from_status(status, text[:ERROR_BODY_BYTES].decode(errors="replace"), retry_after)
+    if isinstance(error, ContentFiltered):
+        return error
     if has_tools and status in _TOOLS_STATUS and _TOOLS_ERROR.search(error.detail):
         return ToolsRefused(error.args[0], is_general=True)
     if status in _BAD_REQUEST and error.code != "model_context":
@@ -156,6 +208,23 @@ def no_stream(content_type: str) -> ModelError:
     """Return the error for a response that is not a stream, such as a web page."""
     message = "The model server did not answer with a stream. Check its URL in the settings."
     return ModelError("model_failed", message, f"Content-Type: {content_type[:200]}", recoverable=False)
+
+
+def _is_too_long(text: str) -> bool:
+    return _CONTEXT_ERROR.search(text) is not None and _RATE_LIMIT.search(text) is None
+
+
+def _read_retry_after(value: str) -> int | None:
+    """Return the seconds of a `Retry-After` header (RFC 9110, 10.2.3: seconds or a date), at least 1."""
+    try:
+        if _SECONDS.fullmatch(value):
+            seconds = float(value)
+        else:
+            time = parsedate_to_datetime(value)
+            seconds = (time.replace(tzinfo=time.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):
+        return None
+    return max(1, math.ceil(seconds)) if seconds <= _MAX_SECONDS else None
 
 
 def _too_long(detail: str, status: int | None = None) -> ModelError:

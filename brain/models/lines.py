@@ -5,6 +5,8 @@ Lines are complete before they are decoded, so no character is split between two
 
 from abc import ABC, abstractmethod
 
+import msgspec
+
 from brain.errors import ModelError
 from brain.models import failures
 
@@ -108,24 +110,40 @@ class ServerSentEvents(Splitter):
     END = b"\n\n"
 
     def items(self, whole: bytes) -> list[bytes]:
-        """Return the complete events."""
-        return whole.split(b"\n\n")[:-1]
+        """Return the events; the last one of a body may have no end."""
+        return whole.split(b"\n\n")
 
     def data(self, item: bytes) -> bytes | None:
         """Return the data of an event, without comments, names and IDs; None if it has none.
+
+        The data of an event named `error`, and of a field of this name, becomes that of an error. An item that is plain
+        JSON, as servers send it with status 200 instead of a stream, is its own data.
 
         Raises:
             ModelError: It has more lines than can be read at once.
         """
         if item.startswith(b"data: ") and b"\n" not in item:  # as nearly all are
             return item[6:]
-        if b"data" not in item:
+        if item.startswith(b":") and b"\n" not in item:
             return None
+        if item.lstrip().startswith(b"{"):
+            return item
         if len(item) > MAX_MULTILINE_BYTES:
             raise failures.unreadable("an event of many lines")
-        lines = [
-            line[6:] if line.startswith(b"data: ") else line[5:]
-            for line in item.split(b"\n")
-            if line.startswith(b"data:") or line == b"data"
-        ]
-        return b"\n".join(lines) if lines else None
+        fields = [line.partition(b":")[::2] for line in item.split(b"\n")]
+        data = [value.removeprefix(b" ") for name, value in fields if name in (b"data", b"error")]
+        is_error = any(name == b"error" or (name, value.strip()) == (b"event", b"error") for name, value in fields)
+        if is_error:
+            return _wrap_error(b"\n".join(data))
+        return b"\n".join(data) if data else None
+
+
+def _wrap_error(data: bytes) -> bytes:
+    """Return the event for the data of an error."""
+    try:
+        error = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        error = data.decode(errors="replace")
+    if isinstance(error, dict) and error.get("error"):
+        error = error["error"]
+    return msgspec.json.encode({"error": error or "an event named error"})

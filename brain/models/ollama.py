@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -12,11 +12,11 @@ import msgspec
 
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import CallMessage, Finish, Message, NativeCall, PassUsage
+from brain.messages import CallMessage, Message, PassUsage
 from brain.models import failures
 from brain.models.lines import Lines
 from brain.models.remote import Remote
-from brain.models.reply import BROKEN_CALL, Part, Reply, ReportedValues, arguments_text, decode_item
+from brain.models.reply import Part, Reply, ReportedValues, decode_item, find_failure, read_calls
 from brain.net import client
 from brain.settings import LOOPBACK, ModelRow, redact_url
 from brain.turn_request import DEFAULT_DECODING, Decoding, Sampling
@@ -38,8 +38,6 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
-    """One line; fields of type `Any` ignore bad values."""
-
     message: _Message | None = None
     done: Any = None
     done_reason: Any = None
@@ -133,8 +131,8 @@ class Ollama(Remote):
                 str(one.model).removesuffix(":latest") for one in (await _translate(server.list(), self._url)).models
             ]
 
-    def _build_reply(self) -> Reply:
-        return build_reply()
+    def _build_reply(self, offered: Collection[str]) -> Reply:
+        return build_reply(offered, self._unknown_reasons)
 
     def _build_body(
         self,
@@ -275,45 +273,42 @@ async def _show(server: httpx.AsyncClient, name: str) -> _ModelDetails:
         response = await server.post("/api/show", json={"model": name}, timeout=REQUEST_SECONDS)
     if response.status_code != 200:
         raise failures.from_status(response.status_code, response.text[:2000])
-    return decode_item(response.content, _details_decoder)
+    try:
+        return _details_decoder.decode(response.content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise failures.unreadable(f"{error}: {response.content[:200]!r}") from None
 
 
-def build_reply() -> Reply:
-    """Return the decoder of one answer."""
-    return Reply(Lines(), partial(decode_line, ReportedValues()))
+def build_reply(offered: Collection[str] = (), logged: set[str] | None = None) -> Reply:
+    """Return the decoder of one answer; `offered` are names of tools, `logged` unknown finish reasons."""
+    return Reply(Lines(), partial(decode_line, ReportedValues(logged)), offered=offered)
 
 
 def decode_line(checks: ReportedValues, data: bytes) -> Sequence[Part]:
-    """Decode one line.
+    """Decode one line. Fields with bad values are ignored.
 
     Raises:
-        ModelError: The server reports a failure, or the line cannot be read.
+        ModelError: The line cannot be read.
     """
-    if not data.strip():
+    line = decode_item(data, _decoder, checks)
+    if line is None:
         return ()
-    line = decode_item(data, _decoder)
-    if line.error and failures.is_broken_call(line.error):
-        return BROKEN_CALL
-    if line.error:
-        raise failures.from_event(line.error)
+    if (line.error or line.message is None) and (failure := find_failure(data, line.error, checks)):
+        return failure
     parts: list[Part] = []
     if line.message is not None:
         if line.message.thinking:
             parts.append(Thinking(line.message.thinking))
         if line.message.content:
             parts.append(line.message.content)
-        for call in line.message.tool_calls if isinstance(line.message.tool_calls, list) else ():  # each is whole
-            function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(function, dict):
-                name = checks.text("tool_calls[].function.name", function.get("name"))
-                if name:
-                    parts.append(NativeCall(name, arguments_text(function.get("arguments"))))
+        if line.message.tool_calls is not None:
+            parts += read_calls(line.message.tool_calls, checks)
     if line.done is True:
         prompt = checks.count("prompt_eval_count", line.prompt_eval_count)
         completion = checks.count("eval_count", line.eval_count)
         if prompt is not None and completion is not None:
             parts.append(PassUsage(prompt, completion))
-        parts.append(Finish("length" if checks.text("done_reason", line.done_reason) == "length" else "stop"))
-    elif line.done is not None and line.done is not False:
+        parts += checks.end(line.done_reason or "stop")
+    elif line.done:
         checks.reject("done", line.done)
     return parts

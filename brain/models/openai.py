@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -12,24 +12,24 @@ import msgspec
 
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import CallMessage, Chunk, Finish, Message, PassUsage, sniff
+from brain.messages import CallMessage, Chunk, Message, PassUsage, sniff
 from brain.models import completion, failures
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, find_dialect, resume_fields, sampling_fields
 from brain.models.event_template import EventTemplate
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
 from brain.models.reply import (
-    BROKEN_CALL,
     Answer,
     EndOfReply,
     Part,
     Reply,
     ReportedValues,
-    ToolDelta,
-    arguments_text,
     decode_item,
     decode_progress,
+    find_failure,
     open_answer,
+    read_calls,
+    report_error,
     stream_chunks,
 )
 from brain.net.client import stream_body
@@ -62,7 +62,8 @@ _CONTEXT_KEYS = ("max_model_len", "context_length", "max_context_length")
 
 
 class _Delta(msgspec.Struct, gc=False):
-    content: str | list[Any] | None = None
+    content: str | list[Any] | dict[str, Any] | None = None
+    refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
@@ -71,14 +72,16 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 class _Choice(msgspec.Struct, gc=False):
+    """One choice. A server that does not stream sends a whole `message`."""
+
     index: Any = None
     delta: _Delta | None = None
+    message: _Delta | None = None
     finish_reason: Any = None
+    error: Any = None
 
 
 class _Chunk(msgspec.Struct, gc=False):
-    """One event; fields of type `Any` ignore bad values."""
-
     choices: list[_Choice] | None = None
     prompt_progress: Any = None
     usage: Any = None
@@ -269,8 +272,8 @@ class OpenAI(Remote):
     async def _probe(self) -> None:
         await self._get(f"{self._url}/models")
 
-    def _build_reply(self) -> Reply:
-        return build_reply()
+    def _build_reply(self, offered: Collection[str]) -> Reply:
+        return build_reply(offered, self._unknown_reasons)
 
     def _build_body(
         self,
@@ -312,41 +315,37 @@ class OpenAI(Remote):
             return {}
 
 
-def build_reply() -> Reply:
-    """Return the decoder of one answer."""
-    return Reply(ServerSentEvents(), partial(decode_event, ReportedValues()), EventTemplate("content"))
+def build_reply(offered: Collection[str] = (), logged: set[str] | None = None) -> Reply:
+    """Return the decoder of one answer; `offered` are names of tools, `logged` unknown finish reasons."""
+    decode = partial(decode_event, ReportedValues(logged))
+    return Reply(ServerSentEvents(), decode, EventTemplate("content"), offered)
 
 
 def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
-    """Decode one event. Of several choices, the first one is the answer.
+    """Decode one event. Of several choices, the first one is the answer. Fields with bad values are ignored.
 
     Raises:
-        ModelError: The server reports a failure, or the event cannot be read.
+        ModelError: The event cannot be read.
     """
-    if not data.startswith(b"{"):
-        data = data.strip()
-        if data == b"[DONE]":
-            return (EndOfReply(),)
-        if not data:
-            return ()
-        if not data.startswith(b"{"):
-            raise failures.unreadable(repr(data[:200]))
-    event = decode_item(data, _decoder)
-    if event.error and failures.is_broken_call(event.error):
-        return BROKEN_CALL
-    if event.error:
-        raise failures.from_event(event.error)
+    if not data.startswith(b"{") and data.strip() == b"[DONE]":
+        return (EndOfReply(),)
+    event = decode_item(data, _decoder, checks)
+    if event is None:
+        return ()
+    if (event.error or not event.choices) and (failure := find_failure(data, event.error, checks)):
+        return failure
     parts: list[Part] = []
     if (progress := decode_progress(event.prompt_progress, checks)) is not None:
         parts.append(progress)
     for choice in event.choices or ():
         if checks.count("choices[].index", choice.index):
             continue
-        if choice.delta is not None:
-            _decode_delta(choice.delta, parts, checks)
+        if (delta := choice.delta or choice.message) is not None:
+            _decode_delta(delta, parts, checks)
+        if choice.error:
+            parts += report_error(choice.error)
         if choice.finish_reason:
-            reason = checks.text("finish_reason", choice.finish_reason)
-            parts.append(Finish("length" if reason == "length" else "stop"))
+            parts += checks.end(choice.finish_reason)
     if event.usage is not None and (usage := _decode_usage(event.usage, event.timings, checks)) is not None:
         parts.append(usage)
     return parts
@@ -355,25 +354,18 @@ def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
 def _decode_delta(delta: _Delta, parts: list[Part], checks: ReportedValues) -> None:
     if thought := delta.reasoning_content or delta.reasoning or delta.thinking:
         parts.append(Thinking(thought))
-    content = delta.content
-    if isinstance(content, str):
-        if content:
-            parts.append(content)
-    else:
-        for item in content or ():
+    if isinstance(delta.content, str):
+        if delta.content:
+            parts.append(delta.content)
+    elif delta.content is not None:
+        for item in delta.content if isinstance(delta.content, list) else [delta.content]:
             parts += _decode_content_item(item)
-    calls = delta.tool_calls if isinstance(delta.tool_calls, list) else []
-    if isinstance(delta.function_call, dict):  # the older form, with up to one call
-        calls = [*calls, {"function": delta.function_call}]
-    for call in calls:
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            index = checks.count("tool_calls[].index", call.get("index")) or 0
-            call_id = checks.text("tool_calls[].id", call.get("id")) or ""
-            name = checks.text("tool_calls[].function.name", function.get("name")) or ""
-            arguments = arguments_text(function.get("arguments"))
-            if name or arguments:
-                parts.append(ToolDelta(index, call_id, name, arguments))
+    if delta.refusal:
+        parts.append(delta.refusal)
+    if delta.tool_calls is not None:
+        parts += read_calls(delta.tool_calls, checks)
+    if delta.function_call is not None:  # the older form, with up to one call
+        parts += read_calls({"function": delta.function_call}, checks)
 
 
 def _decode_content_item(item: Any) -> Sequence[Part]:
@@ -382,7 +374,8 @@ def _decode_content_item(item: Any) -> Sequence[Part]:
         return (item,) if item else ()
     if not isinstance(item, Mapping):
         return ()
-    if isinstance(text := item.get("text"), str) and text:
+    text = item.get("text") or item.get("refusal")
+    if isinstance(text, str) and text:
         return (text,)
     thoughts = item.get("thinking")
     texts = [text for one in thoughts for text in _decode_content_item(one)] if isinstance(thoughts, list) else []

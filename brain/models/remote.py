@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
@@ -66,6 +66,7 @@ class Remote(ABC):
         self._embedding_model = row.embeddings or row.model
         self._has_failed = False  # the last time it was identified
         self._has_refused_tools = False
+        self._unknown_reasons: set[str] = set()  # for which the server ended answers; each is logged once
         self._url = row.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {row.key}"} if row.key else None
         self._http = client.Client(self._url, self._headers)
@@ -124,7 +125,8 @@ class Remote(ABC):
     ) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; each read becomes one chunk."""
         request = partial(self._ask, messages, sampling, tools, may_call, decoding)
-        return stream_chunks(request, self._build_reply(), self._url)
+        offered = [tool["function"]["name"] for tool in tools]
+        return stream_chunks(request, self._build_reply(offered), self._url)
 
     async def _ask(
         self,
@@ -231,8 +233,8 @@ class Remote(ABC):
         """Send one free request that changes nothing."""
 
     @abstractmethod
-    def _build_reply(self) -> Reply:
-        """Return the decoder of one answer."""
+    def _build_reply(self, offered: Collection[str]) -> Reply:
+        """Return the decoder of one answer to a request with these tools."""
 
     @abstractmethod
     def _build_body(

@@ -4,20 +4,22 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import httpx
 import msgspec
 
-from brain.errors import ModelError
+from brain.errors import ContentFiltered, ModelError
 from brain.events import Thinking
-from brain.messages import Chunk, Finish, NativeCall, PassUsage, PromptProgress
+from brain.messages import Chunk, Finish, PassUsage, PromptProgress
 from brain.models import failures
 from brain.models.event_template import EventTemplate
+from brain.models.finish_reasons import find_ending
 from brain.models.lines import Splitter
+from brain.models.native_calls import UNREADABLE, CallAssembler, CallDelta
 from brain.net.client import BodyStream, stream_body
 from brain.text import join_surrogates
 
@@ -35,40 +37,47 @@ MAX_COUNT = 10**9
 MAX_PARAMETERS = 10**15
 """More parameters than any model has."""
 MAX_INTEGER_DIGITS = 20
-MAX_TOOL_CALLS = 64
-MAX_ARGUMENTS = 65_536
-"""Maximum length of a tool call's arguments, in characters; above the limit of a call."""
+MAX_LOGGED = 100
 
 
 class EndOfReply:
     """The server reported the end."""
 
 
+class BrokenCall:
+    """The server could not read a call of the model."""
+
+
 @dataclass(frozen=True, slots=True)
-class ToolDelta:
-    """A piece of a tool call; `index` and `id` identify the call if the server sends them."""
+class UnknownFinish:
+    """The server reported the end with a reason that Brain does not know. Without a text, it is a failure."""
 
-    index: int
-    id: str
-    name: str
-    arguments: str
+    reason: str
 
 
-BROKEN_CALL = (NativeCall("", ""), Finish("stop"), EndOfReply())
-"""A tool call that the server could not read."""
-Part = Chunk | ToolDelta | EndOfReply
+Part = Chunk | CallDelta | BrokenCall | UnknownFinish | EndOfReply | ModelError
+"""What an item means. An error ends the reply."""
 
 
 class ReportedValues:
-    """Checks the values that a server reports next to its text; logs the first bad one of an answer."""
+    """Reads the values that a server reports; logs the first bad one of an answer.
 
-    def __init__(self) -> None:
+    Args:
+        logged: The unknown finish reasons that were logged before.
+    """
+
+    def __init__(self, logged: set[str] | None = None) -> None:
+        self._logged = set() if logged is None else logged
         self._has_logged = False
 
     def count(self, name: str, value: Any) -> int | None:
         """Return a number of tokens, or None for a missing or bad one."""
         if value is None or (type(value) is int and 0 <= value <= MAX_COUNT):  # not a bool
             return value
+        if isinstance(value, str) and value.isdecimal() and len(value) <= MAX_INTEGER_DIGITS:
+            return self.count(name, int(value))
+        if isinstance(value, float) and value.is_integer():
+            return self.count(name, int(value))
         self.reject(name, value)
         return None
 
@@ -86,6 +95,23 @@ class ReportedValues:
         self.reject(name, value)
         return None
 
+    def end(self, reason: Any, detail: Any = None) -> Sequence[Part]:
+        """Return what a finish reason means; nothing for one that says nothing."""
+        if not reason or reason in ("null", "none"):
+            return ()
+        match find_ending(str(reason)):
+            case "failure":
+                return (failures.from_event(detail or f"finish reason {reason!s:.100}"),)
+            case "broken_call":
+                return BrokenCall(), Finish("stop")
+            case None:
+                if str(reason) not in self._logged and len(self._logged) < MAX_LOGGED:
+                    self._logged.add(str(reason))
+                    log.warning("unknown finish reason from the model server: %.100r", reason)
+                return (UnknownFinish(str(reason)[:100]),)
+            case ending:
+                return (Finish(ending),)
+
     def reject(self, name: str, value: Any) -> None:
         """Log a bad value, which the caller ignores."""
         if not self._has_logged:
@@ -100,6 +126,7 @@ class Reply:
         splitter: Finds the items in the bytes.
         decode: Returns the parts of one item.
         template: Learns the common structure of items that contain only a text.
+        offered: The names of the tools in the request.
 
     Attributes:
         has_items: True after the first item.
@@ -109,12 +136,16 @@ class Reply:
     """
 
     __slots__ = (
-        "_decode", "_pending_surrogate", "_splitter", "_template", "_tools",
+        "_calls", "_decode", "_has_text", "_pending_surrogate", "_splitter", "_template",
         "error", "has_ended", "has_items", "is_over",
     )  # fmt: skip
 
     def __init__(
-        self, splitter: Splitter, decode: Callable[[bytes], Sequence[Part]], template: EventTemplate | None = None
+        self,
+        splitter: Splitter,
+        decode: Callable[[bytes], Sequence[Part]],
+        template: EventTemplate | None = None,
+        offered: Collection[str] = (),
     ) -> None:
         self.has_items = False
         self.has_ended = False
@@ -124,16 +155,20 @@ class Reply:
         self._decode = decode
         self._template = template
         self._pending_surrogate = ""  # of a character, until its other half comes
-        self._tools: list[ToolDelta] = []  # each call so far as one delta
+        self._calls = CallAssembler(offered)
+        self._has_text = False
 
     def feed(self, data: bytes) -> list[Chunk]:
         """Decode the bytes of one read; store an error and return the chunks before it."""
+        chunks = self._decode_with_template(data) if self._splitter.is_between else None
+        if chunks is not None:
+            return chunks
         try:
-            chunks = self._decode_with_template(data) if self._splitter.is_between else None
-            return self._read(self._splitter.feed(data)) if chunks is None else chunks
+            whole = self._splitter.feed(data)
         except ModelError as error:
             self._fail(error)
             return []
+        return self._read(whole)
 
     def close(self) -> list[Chunk]:
         """Decode the rest at the end of the body."""
@@ -157,17 +192,16 @@ class Reply:
         for item in filter(None, self._splitter.items(items)):
             if self.is_over:
                 break
-            if (data := self._splitter.data(item)) is None:
-                continue
             if self._template is not None and (same := self._template.texts(item + self._splitter.END)) is not None:
                 texts += same
                 continue
-            self.has_items = True
+            parts: Sequence[Part] = ()
             try:
-                parts = self._decode(data)
+                if (data := self._splitter.data(item)) is not None:
+                    self.has_items = True
+                    parts = self._decode(data)
             except ModelError as error:
-                self._fail(error)
-                continue
+                parts = (error,)
             for part in parts:
                 if isinstance(part, str):
                     texts.append(part)
@@ -186,51 +220,48 @@ class Reply:
         if texts:
             text, self._pending_surrogate = join_surrogates(self._pending_surrogate + "".join(texts))
             texts.clear()
+            self._has_text = True
             if text:
                 chunks.append(text)
 
-    def _add_part(
-        self,
-        part: Thinking | PassUsage | PromptProgress | NativeCall | ToolDelta | Finish | EndOfReply,
-        chunks: list[Chunk],
-    ) -> None:
-        if isinstance(part, PassUsage | PromptProgress | NativeCall):
-            chunks.append(part)
-        elif isinstance(part, ToolDelta):
-            chunks += self._add_tool_delta(part)
-        elif isinstance(part, Thinking):
-            text, self._pending_surrogate = join_surrogates(self._pending_surrogate + part.text)
-            if chunks and isinstance(last := chunks[-1], Thinking):
-                text = last.text + text
-                chunks.pop()
-            if text:
-                chunks.append(Thinking(text))
-        else:
-            self.has_ended = True
-            self.is_over = isinstance(part, EndOfReply)
-            if self._pending_surrogate:
-                self._pending_surrogate = ""
-                chunks.append("\ufffd")
-            chunks += [NativeCall(call.name, call.arguments) for call in self._tools if call.name]
-            self._tools.clear()
-            if isinstance(part, Finish):
+    def _add_part(self, part: Part, chunks: list[Chunk]) -> None:
+        match part:
+            case Thinking():
+                text, self._pending_surrogate = join_surrogates(self._pending_surrogate + part.text)
+                if chunks and isinstance(last := chunks[-1], Thinking):
+                    text = last.text + text
+                    chunks.pop()
+                if text:
+                    chunks.append(Thinking(text))
+            case CallDelta():
+                chunks += self._calls.add(part)
+            case BrokenCall():
+                self._calls.lose(UNREADABLE)
+            case ContentFiltered():
+                log.info("the model server filtered the answer: %s", part.detail)
+                self._end(Finish("content_filter"), chunks)
+                self.is_over = True
+            case ModelError():
+                self._fail(part)
+            case UnknownFinish() if not (self._has_text or self._calls):
+                self._fail(failures.from_event(f"finish reason {part.reason}, without a text"))
+            case UnknownFinish():
+                self._end(Finish("stop"), chunks)
+            case Finish() | EndOfReply():
+                self._end(part, chunks)
+            case _:
                 chunks.append(part)
 
-    def _add_tool_delta(self, delta: ToolDelta) -> Sequence[NativeCall]:
-        """Add a piece of a call. Return the calls before it if it begins a call and they are whole."""
-        for position in range(len(self._tools) - 1, -1, -1):
-            call = self._tools[position]
-            if call.index == delta.index and (not delta.id or delta.id == call.id):  # some servers send no index
-                arguments = (call.arguments + delta.arguments)[:MAX_ARGUMENTS]
-                self._tools[position] = ToolDelta(call.index, call.id, call.name or delta.name, arguments)
-                return ()
-        calls: list[NativeCall] = []
-        while self._tools and _is_object(self._tools[0].arguments):
-            call = self._tools.pop(0)
-            calls += [NativeCall(call.name, call.arguments)] if call.name else []
-        if len(self._tools) < MAX_TOOL_CALLS:
-            self._tools.append(delta)
-        return calls
+    def _end(self, part: Finish | EndOfReply, chunks: list[Chunk]) -> None:
+        has_finished = self.has_ended or (isinstance(part, Finish) and part.reason == "stop")
+        self.has_ended = True
+        self.is_over = isinstance(part, EndOfReply)
+        if self._pending_surrogate:
+            self._pending_surrogate = ""
+            chunks.append("\ufffd")
+        chunks += self._calls.finish(is_cut=not has_finished)
+        if isinstance(part, Finish):
+            chunks.append(part)
 
     def _fail(self, error: ModelError) -> None:
         self.is_over, self.error = True, error
@@ -249,7 +280,12 @@ async def stream_chunks(
         ModelError: There is no answer, or only a part of one.
     """
     with failures.translate_errors(url):
-        body, content_type = await request()
+        try:
+            body, content_type = await request()
+        except ContentFiltered as error:
+            log.info("the model server filtered the request: %s", error.detail)
+            yield Finish("content_filter")
+            return
         del request  # with the whole prompt
         async with aclosing(body):
             try:
@@ -314,19 +350,83 @@ async def open_answer(response: httpx.Response, *, is_resumed: bool, has_tools: 
         raise await failures.from_response(response, body, is_resumed=is_resumed, has_tools=has_tools)
 
 
-def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
-    """Decode one item; broken characters, from servers that cut them in two, become U+FFFD.
+def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]", checks: ReportedValues) -> T | None:
+    """Decode one item, without fields that have unexpected types; None for anything that is no object, such as `ping`.
+
+    Broken characters, from servers that cut them in two, become U+FFFD.
 
     Raises:
-        ModelError: It is not JSON, or has another structure.
+        ModelError: The item reports a failure, or cannot be read.
     """
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if len(data) <= MAX_REPAIR_BYTES:
             with suppress(ValueError, RecursionError):
-                return msgspec.convert(json.loads(data.decode(errors="replace"), parse_int=_parse_int), decoder.type)
-        raise failures.unreadable(f"{error}: {data[:200]!r}") from None
+                value = json.loads(data.decode(errors="replace"), parse_int=_parse_int)
+                if isinstance(value, dict):
+                    return cast("T", _convert(value, decoder.type, "event", checks))
+        if data.lstrip().startswith(b"{"):
+            raise failures.unreadable(f"{error}: {data[:200]!r}") from None
+    if failures.is_failure_text(data):
+        raise failures.from_event(data[:2000].decode(errors="replace"))
+    if data.strip():
+        checks.reject("event", data)
+    return None
+
+
+def _convert(value: Any, kind: Any, name: str, checks: ReportedValues) -> Any:
+    """Convert a JSON value to a type. What does not fit becomes None, and is left out of lists."""
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(value, kind)
+    for one in get_args(kind) or (kind,):
+        if get_origin(one) is list and isinstance(value, list | dict):
+            items = value if isinstance(value, list) else [value]
+            found = [_convert(item, get_args(one)[0], name, checks) for item in items]
+            return [item for item in found if item is not None]
+        if isinstance(value, dict) and isinstance(one, type) and issubclass(one, msgspec.Struct):
+            fields = [field for field in msgspec.structs.fields(one) if field.encode_name in value]
+            values = {f.name: _convert(value[f.encode_name], f.type, f.encode_name, checks) for f in fields}
+            return one(**values)
+    checks.reject(name, value)
+    return None
+
+
+def find_failure(data: bytes, error: Any, checks: ReportedValues) -> Sequence[Part]:
+    """Return the failure that an item without an answer reports; nothing without one."""
+    if not error:
+        item = decode_item(data, _object_decoder, checks)
+        error = None if item is None else failures.find_error(item)
+    return report_error(error) if error else ()
+
+
+_object_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+def report_error(error: Any) -> Sequence[Part]:
+    """Return what an error in the stream means: a call that the server cannot read, or a failure."""
+    if failures.is_broken_call(error):
+        return BrokenCall(), Finish("stop"), EndOfReply()
+    return (failures.from_event(error),)
+
+
+def read_calls(value: Any, checks: ReportedValues) -> Iterator[CallDelta]:
+    """Yield the pieces of calls in the `tool_calls` of a message."""
+    for call in [value] if isinstance(value, dict) else value if isinstance(value, list) else ():
+        if not isinstance(call, dict):
+            continue
+        function = call.get("function")
+        fields = {**call, **function} if isinstance(function, dict) else call  # some servers send no `function`
+        call_id = call.get("id")
+        yield CallDelta(
+            checks.count("tool_calls[].index", fields.get("index")),
+            (checks.text("tool_calls[].id", str(call_id) if type(call_id) is int else call_id) or "").strip(),
+            checks.text("tool_calls[].function.name", fields.get("name")) or "",
+            next((fields[name] for name in _ARGUMENTS if fields.get(name)), fields.get("arguments")),
+        )
+
+
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
 
 
 def decode_progress(progress: Any, checks: ReportedValues) -> PromptProgress | None:
@@ -338,22 +438,6 @@ def decode_progress(progress: Any, checks: ReportedValues) -> PromptProgress | N
     return PromptProgress(processed - cache, total - cache, cache)
 
 
-def _is_object(arguments: str) -> bool:
-    """Return whether the arguments of a call are whole."""
-    try:
-        msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return False
-    return True
-
-
 def _parse_int(digits: str) -> float:
     """Parse an integer; return NaN for one longer than any count, which Python parses slowly or rejects."""
     return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else math.nan
-
-
-def arguments_text(arguments: Any) -> str:
-    """Return the arguments of a tool call as JSON: servers send JSON, an object, or nothing."""
-    if arguments is None or isinstance(arguments, str):
-        return (arguments or "")[:MAX_ARGUMENTS]
-    return msgspec.json.encode(arguments).decode()[:MAX_ARGUMENTS]

@@ -58,6 +58,7 @@ class CallPolicy:
         operator: The operator's instructions.
 
     Attributes:
+        offered: The names of all specialists and client tools in the prompt.
         calls: The calls of the turn so far, in order.
         counted: Number of calls that the model made.
         is_exhausted: Whether the model exceeded the limit of calls.
@@ -77,6 +78,7 @@ class CallPolicy:
         operator: str = "",
     ) -> None:
         self.tools = tools or {}
+        self.offered = frozenset((*usable, *self.tools))
         self.calls: list[Call] = []
         self.counted = 0
         self.is_exhausted = False

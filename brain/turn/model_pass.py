@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from brain.markers.cursor import MARKER_LIMIT, decode_object
 from brain.markers.scanner import PASS_END, Piece, ReasoningEnd, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.models.circuit_breaker import CircuitBreaker, short_wait
+from brain.models.native_calls import UNREADABLE, find_offered
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
 from brain.prompts.transcript import Transcript
@@ -554,17 +556,19 @@ class ModelPass:
             return (chunk,)
         if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does
             self._accounting.add_text(chunk.name + chunk.arguments)
-            is_known = chunk.name in self._context.policy.tools or chunk.name in self._context.registry
-            if self._is_native or is_known or not chunk.name:
+            offered = self._context.policy.offered
+            name = find_offered(chunk.name, offered) or chunk.name
+            if self._is_native or not name or name in offered or name in self._context.registry:
                 self._has_native_call = True
                 syntax = marker_syntaxes(self._context.request.syntax)[0]
-                return [*self._close_scanner(is_cut=True), read_native_call(chunk, syntax)]
+                call = read_native_call(replace(chunk, name=name), syntax)
+                return [*self._close_scanner(is_cut=True), call]
             self.unknown_tool = chunk.name  # of tools that the model was not given, so the call is ignored
         elif isinstance(chunk, PassUsage):
             self._accounting.set_usage(chunk)
         elif isinstance(chunk, Finish):
             self._accounting.mark_final()
-            self.finish = "length" if chunk.reason == "length" else "complete"
+            self.finish = "complete" if chunk.reason == "stop" else chunk.reason
             now = asyncio.get_running_loop().time()
             self._read_until = now + min(LAST_CHUNK_SECONDS, self._silence / 2)
             self._set_timer()
@@ -676,8 +680,10 @@ def read_native_call(native: NativeCall, syntax: MarkerSyntax) -> Call:
     A call that cannot be parsed stays out of the transcript, because no scanner has checked it for delimiters.
     """
     if not SPECIALIST_NAME.fullmatch(native.name):
-        reason = "the call has no valid name" if native.name else "the model server could not read the call"
-        return Call("?", code="malformed", reason=reason)
+        reason = "the call has no valid name" if native.name else UNREADABLE
+        return Call("?", code="malformed", reason=native.problem or reason)
+    if native.problem:
+        return Call(native.name, code="malformed", reason=native.problem)
     if len(native.arguments) > MARKER_LIMIT:
         return Call(native.name, code="oversized", reason=f"the call is longer than {MARKER_LIMIT:,} characters")
     params, problem = decode_object(native.arguments.strip() or "{}")

@@ -404,7 +404,13 @@ class Turn:
             is_delivered = True
         except ModelError as failure:
             log.warning("turn %s: %s", self.id, failure)
-            error = Error(failure.code, failure.message, recoverable=failure.recoverable, status=failure.status)
+            error = Error(
+                failure.code,
+                failure.message,
+                failure.recoverable,
+                status=failure.status,
+                retry_after=failure.retry_after,
+            )
         except Exception:
             log.exception("turn %s failed", self.id)
             error = Error("internal", "Something went wrong on the server. Its log has the details.", recoverable=True)

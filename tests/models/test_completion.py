@@ -46,7 +46,9 @@ def end(kind: str = "eos", **more: Any) -> Any:
         (frames(end(tokens_evaluated=-1), text("after the end")), [Finish("stop")]),
         (frames(text("a"), {"error": {"code": 500, "message": "Unexpected empty grammar stack"}}),
          ["a", "<model_failed>"]),
-        (frames(text("a"), {"content": 7}), ["a", "<model_failed>"]),
+        (frames(text("a"), {"content": 7}, text("b")), ["ab"]),
+        (frames(text("a")) + b"data: ping\n\n" + frames(text("b"), end("limit"))[:-2],
+         ["ab", Finish("length"), PassUsage(7, 2)]),
     ],
 )  # fmt: skip
 def test_a_body_is_decoded_the_same_however_it_is_cut(body: bytes, expected: list[Any]) -> None:

@@ -54,7 +54,7 @@ def test_lines(data: bytes, expected: list[bytes]) -> None:
         (b"data: YHOO\ndata: +2\ndata: 10\n\n", [b"YHOO\n+2\n10"]),
         (b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n",
          [b"first event", b"second event", b" third event"]),
-        (b"data\n\ndata\ndata\n\ndata:", [b"", b"\n"]),
+        (b"data\n\ndata\ndata\n\ndata:", [b"", b"\n", b""]),
         (b"data:test\n\ndata: test\n\n", [b"test", b"test"]),
         # and what servers do
         (b"event: ping\n\nretry: 3000\n\nid: 7\n\ndata: a\n\n", [b"a"]),
@@ -65,7 +65,22 @@ def test_lines(data: bytes, expected: list[bytes]) -> None:
         (b"database: a\nDATA: b\n data: c\n\n", []),
         (b"data: a\n\n\n\ndata: b\n\n", [b"a", b"b"]),
         (b"data: {\"a\":\"\xe2\x80\xa8\xc2\x85\"}\n\n", [b"{\"a\":\"\xe2\x80\xa8\xc2\x85\"}"]),
-        (b"data: unfinished\n", []),
+        # the last event of a body may have no end
+        (b"data: a\n\ndata: b\n", [b"a", b"b"]),
+        (b"data: a\n\ndata: b\r", [b"a", b"b"]),
+        (b"data: a\n\ndata: b", [b"a", b"b"]),
+        (b"data: a\n\nevent: x\ndata: b\nid: 1", [b"a", b"b"]),
+        (b"data: a\n\n: bye", [b"a"]),
+        # errors that only the name of the event or of the field tells
+        (b'event: error\ndata: {"error": {"message": "boom"}}\n\n', [b'{"error":{"message":"boom"}}']),
+        (b'event: error\ndata: {"message": "boom"}\n\n', [b'{"error":{"message":"boom"}}']),
+        (b"event: error\ndata: boom\n\n", [b'{"error":"boom"}']),
+        (b"event: error\n\n", [b'{"error":"an event named error"}']),
+        (b'error: {"code": 500}\n\n', [b'{"error":{"code":500}}']),
+        (b'event:error\rdata:{"error":"\xff"}\r\r', [b'{"error":"{\\"error\\":\\"\xef\xbf\xbd\\"}"}']),
+        # JSON instead of a stream
+        (b'{"error": "boom"}', [b'{"error": "boom"}']),
+        (b'\n{\n  "error": "boom"\n}\n', [b'\n{\n  "error": "boom"\n}\n']),
     ],
 )  # fmt: skip
 def test_events(data: bytes, expected: list[bytes]) -> None:

@@ -29,7 +29,7 @@ def text(content: str | None, **more: Any) -> Any:
     return {"model": "m", "created_at": "2026-11-21T00:00:00Z", "message": {"content": content, **more}, "done": False}
 
 
-IMPOSSIBLE: list[Any] = [2**63, -5, 7.0, "7", True, [], None]
+IMPOSSIBLE: list[Any] = [2**63, -5, 7.5, "x", "-7", True, [], None]
 """As numbers of tokens."""
 END = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "stop", "eval_count": 2}
 
@@ -67,9 +67,16 @@ END = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "s
         (b'{"message":{"content":"a\xff"}}\n', ["a\ufffd"]),
         (lines(text("a"), {"error": "llama runner process has terminated"}, text("b")), ["a", "<model_failed>"]),
         (lines(text("a"), {"error": "the input length exceeds the context length"}), ["a", "<model_context>"]),
-        (lines(text("a"), b"<html>"), ["a", "<model_failed>"]),
+        (lines(text("a"), {"error": {"message": "boom"}}), ["a", "<model_failed>"]),
+        (lines(text("a"), {"object": "error", "message": "boom"}), ["a", "<model_failed>"]),
+        (lines(text("a"), b"upstream connect error"), ["a", "<model_failed>"]),
         (lines(text("a"), b'{"message":{"content":"b'), ["a", "<model_failed>"]),
-        (lines(text("a"), [1]), ["a", "<model_failed>"]),
+        (lines(text("a"), {**END, "done_reason": "error"}), ["a", PassUsage(0, 2), "<model_failed>"]),
+        (lines(text("a"), {**END, "done_reason": "content_filter"}), ["a", Finish("content_filter"), PassUsage(0, 2)]),
+        # what cannot be read is ignored
+        (lines([1], b"null", b"[]", b"ping", 7, text("a"), b"<html>", {"message": 7}, {"message": {"content": 7}},
+               {"message": {"content": "b", "thinking": [1]}}, {**END, "eval_count": "2", "prompt_eval_count": 7.0}),
+         ["ab", Finish("stop"), PassUsage(7, 2)]),
     ],
 )  # fmt: skip
 def test_a_body_is_decoded_the_same_however_it_is_cut(body: bytes, expected: list[Chunk]) -> None:

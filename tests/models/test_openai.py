@@ -36,7 +36,7 @@ def other(index: int, **fields: Any) -> Any:
     return {"choices": [{"index": index, "delta": fields, "finish_reason": None}], "usage": None}
 
 
-IMPOSSIBLE: list[Any] = [2**63, 2**200, -5, 7.0, "7", True, [], None]
+IMPOSSIBLE: list[Any] = [2**63, 2**200, -5, 7.5, "x", "-7", "7" * 30, True, [], None]
 """As numbers of tokens."""
 
 
@@ -86,7 +86,7 @@ DONE = b"[DONE]"
         (frames(delta(content=["a", "", 7, {"thinking": "b"}]), STOP), ["a", Finish("stop")]),
         # text and reason in one chunk
         (frames({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}, DONE), ["a", Finish("stop")]),
-        (frames(delta(content="a"), finish("content_filter")), ["a", Finish("stop")]),
+        (frames(delta(content="a"), finish("content_filter")), ["a", Finish("content_filter")]),
         (frames(delta(content="a"), finish("tool_calls")), ["a", Finish("stop")]),
         # tool calls: in pieces, whole, side by side, without an index that tells them apart, in the older form
         (frames(tool(id="c1", name="add", arguments=""), tool(arguments='{"a"'), tool(arguments=":1}"),
@@ -158,7 +158,7 @@ DONE = b"[DONE]"
         (frames(*({**delta(role="assistant"), "prompt_progress": progress} for progress in (
                     7, {}, {"total": 9}, {"total": 9, "cache": 0, "processed": 10},
                     {"total": 9, "cache": -1, "processed": 3}, {"total": 2**63, "cache": 0, "processed": 3},
-                    {"total": "9", "cache": 0, "processed": 3}, {"total": 9, "cache": 4, "processed": 3},
+                    {"total": "x", "cache": 0, "processed": 3}, {"total": 9, "cache": 4, "processed": 3},
                     {"total": 1e9, "cache": 0.5, "processed": True})),
                 delta(content="a"), STOP),
          ["a", Finish("stop")]),
@@ -170,8 +170,50 @@ DONE = b"[DONE]"
         (frames(delta(content="a")) + b'event: error\ndata: {"error": "boom"}\n\n', ["a", "<model_failed>"]),
         (frames(delta(content="a"), b"{"), ["a", "<model_failed>"]),
         (frames(delta(content="a"), b"Internal Server Error"), ["a", "<model_failed>"]),
-        (frames(delta(content="a"), [1]), ["a", "<model_failed>"]),
-        (frames(delta(content="a"), {"choices": 7}), ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"object": "error", "message": "boom", "type": "x", "code": 500}, STOP),
+         ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"object": "error", "message": "The input (9 tokens) is longer than the model's "
+                                                                   "context length (8 tokens).", "code": 400}),
+         ["a", "<model_context>"]),
+        (frames(delta(content="a"), {"type": "error", "message": "boom"}, DONE), ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"choices": [], "error": {"message": "boom"}}, DONE), ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"choices": [{"error": {"code": 502, "message": "boom"}, "delta": {}}]}, DONE),
+         ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"detail": "boom"}, DONE), ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"code": 1302, "message": "boom"}, DONE), ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"error_code": 336003, "error_msg": "boom"}, DONE), ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"base_resp": {"status_code": 1004, "status_msg": "x"}}), ["a", "<model_failed>"]),
+        (frames(delta(content="a"), {"base_resp": {"status_code": 0}}, {"code": 0, "message": "ok"}, STOP),
+         ["a", Finish("stop")]),
+        (frames(delta(content="a")) + b"event: error\ndata: boom\n\n" + frames(DONE), ["a", "<model_failed>"]),
+        (frames(delta(content="a")) + b'event: error\ndata: {"message": "boom"}\n\n', ["a", "<model_failed>"]),
+        (frames(delta(content="a")) + b'error: {"code": 500}\n\n' + frames(DONE), ["a", "<model_failed>"]),
+        (b'{"error": {"message": "boom"}}', ["<model_failed>"]),
+        (b'{\n  "error": {"message": "maximum context length is 8 tokens"}\n}\n', ["<model_context>"]),
+        (frames(delta(content="a"), {"error": {"message": "Rate limit: too many tokens per minute"}}),
+         ["a", "<model_failed>"]),
+        # filters
+        (frames(delta(content="a"), {"error": {"code": "content_filter", "message": "x"}}, delta(content="b")),
+         ["a", Finish("content_filter")]),
+        (frames(delta(refusal="I will "), delta(refusal="not.", content=None), STOP), ["I will not.", Finish("stop")]),
+        (frames(delta(content=[{"type": "refusal", "refusal": "No."}]), STOP), ["No.", Finish("stop")]),
+        # what cannot be read is ignored; the last event may have no end
+        (frames([1], b"ping", b"null", b"[]", b"7", b'"ping"', delta(content="a"), {"choices": 7},
+                {"choices": [7, None]}, {"choices": [{"delta": "x"}]},
+                delta(content=7), delta(content=["b", 7, {}], reasoning={"a": 1}),
+                {"choices": {"delta": {"content": "c"}}}, delta(content={"type": "text", "text": "d"}), STOP,
+                usage(prompt_tokens="7", completion_tokens=2.0, prompt_tokens_details=[]), DONE)[:-2],
+         ["abcd", Finish("stop"), PassUsage(7, 2)]),
+        (frames(delta(content="a"), STOP, usage())[:-2], ["a", Finish("stop"), PassUsage(7, 2)]),
+        (frames(delta(content="a"), STOP)[:-1], ["a", Finish("stop")]),
+        (frames(delta(content="a"))[:-2] + b"\r\n", ["a"]),
+        # a server that does not stream
+        (json.dumps({"object": "chat.completion", "usage": {"prompt_tokens": 7, "completion_tokens": 2}, "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}]}).encode(),
+         ["a", Finish("stop"), PassUsage(7, 2)]),
+        (frames({"choices": [{"delta": {"content": "a"}, "message": {"content": "a"}}]},
+                {"choices": [{"delta": {}, "message": {"content": "a"}, "finish_reason": "stop"}]}),
+         ["a", Finish("stop")]),
         (frames({"error": None}, {"error": {}}, delta(content="a")), ["a"]),
     ],
 )  # fmt: skip
@@ -183,6 +225,55 @@ def test_a_body_is_decoded_the_same_however_it_is_cut(body: bytes, expected: lis
             assert [chunk for chunk in chunks if isinstance(chunk, PassUsage)][-1] == PassUsage(7, 2)
         else:
             assert chunks == expected, pieces
+
+
+FINISH_REASONS = {
+    "stop": ["stop", "eos", "end_turn", "STOP", "tool_calls", "function_call", "tool_use"],
+    "length": ["length", "max_tokens", "MAX_TOKENS", "model_length", "model_context_window_exceeded"],
+    "content_filter": [
+        "content_filter", "contentFilter", "sensitive", "SAFETY", "RECITATION", "content_filter: PROHIBITED_CONTENT",
+        "FINISH_REASON_SPII", "guardrail_intervened", "refusal",
+    ],
+    "<model_failed>": [
+        "error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled", "timeout",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("expected", "reason"), [(expected, reason) for expected, reasons in FINISH_REASONS.items() for reason in reasons]
+)
+def test_reasons_of_servers(expected: Any, reason: str) -> None:
+    end = expected if expected.startswith("<") else Finish(expected)
+    assert decode(build_reply, [frames(delta(content="a"), finish(reason), DONE)]) == ["a", end]
+    assert decode(build_reply, [frames(finish(reason), DONE)]) == [end]
+
+
+@pytest.mark.parametrize("reason", ["", "null", None])
+def test_a_reason_that_says_nothing_is_no_end(reason: Any) -> None:
+    reply = build_reply()
+    assert reply.feed(frames({"choices": [{"delta": {"content": "a"}, "finish_reason": reason}]})) == ["a"]
+    assert not reply.has_ended
+
+
+def test_an_unknown_reason_is_logged_once_and_no_success_without_a_text(caplog: pytest.LogCaptureFixture) -> None:
+    known: set[str] = set()
+    for _ in range(2):
+        for reason in ("because", 7):
+            end: Any = {"choices": [{"delta": {}, "finish_reason": reason}]}
+            assert decode(lambda: build_reply((), known), [frames(delta(content="a"), end)]) == ["a", Finish("stop")]
+            assert decode(lambda: build_reply((), known), [frames(end)]) == ["<model_failed>"]
+            assert decode(lambda: build_reply((), known), [frames(delta(reasoning="a"), end)])[1:] == ["<model_failed>"]
+            calls = decode(lambda: build_reply((), known), [frames(tool(name="a", arguments="{}"), end)])
+            assert calls == [NativeCall("a", "{}"), Finish("stop")]
+    assert [record.message for record in caplog.records] == [
+        f"unknown finish reason from the model server: {reason!r}" for reason in ("because", 7)
+    ]
+
+
+def test_one_bad_value_is_logged_per_answer(caplog: pytest.LogCaptureFixture) -> None:
+    decode(build_reply, [frames(b"ping", b"[]", delta(content=7), usage(prompt_tokens=-1), STOP)])
+    assert len(caplog.records) == 1
 
 
 def test_json_without_end_of_depth() -> None:
