@@ -160,14 +160,25 @@ def too_large(message: str, field: str | None = None) -> BadRequest:
 
 
 def encode(value: Any) -> bytes:
-    """Encode JSON on one line. Surrogates, which UTF-8 cannot encode, become U+FFFD."""
+    """Encode JSON on one line. Surrogates, which UTF-8 cannot encode, become U+FFFD.
+
+    The other characters at which some clients end a line (Python's `splitlines`, JavaScript before 2019) are escaped.
+    """
     try:
-        return _encode_json(value)
+        data = _encode_json(value)
     except UnicodeEncodeError:
-        return replace_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+        data = replace_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+    if data.isascii() or (
+        type(value) is str and "\u2028" not in value and "\u2029" not in value and "\x85" not in value
+    ):
+        return data
+    for end, escaped in _LINE_ENDS.items():
+        data = data.replace(end, escaped)
+    return data
 
 
 _encode_json = msgspec.json.Encoder().encode
+_LINE_ENDS = {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029", "\x85".encode(): b"\\u0085"}
 
 
 _STATUS: Mapping[ErrorCode, int] = {
@@ -179,6 +190,11 @@ _STATUS: Mapping[ErrorCode, int] = {
 }
 
 
-def error_status(error: Error) -> int:
-    """Return the HTTP status for a turn that failed before it streamed: the model server's, when it rejected."""
-    return error.status if error.status is not None and 400 <= error.status < 500 else _STATUS[error.code]
+def as_rejection(error: Error) -> BadRequest:
+    """Return the error of a turn that failed before its first text. Its status is the model server's, if that has one.
+
+    Other statuses of 500 and more are the model server's own problem, and not Brain's.
+    """
+    is_passed_on = error.status is not None and (400 <= error.status < 500 or error.status == 503)
+    status = error.status if is_passed_on and error.status is not None else _STATUS[error.code]
+    return BadRequest(error.message, code=error.code, status=status, retry_after=error.retry_after)

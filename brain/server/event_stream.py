@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import anyio
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
-from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from brain.events import Error, Event, Notice, TurnStart
+from brain.protocols.bodies import as_rejection
 from brain.protocols.native import HEARTBEAT
 from brain.runtime.run import AnyRun
-from brain.server.responses import SAFE_HEADERS
+from brain.server.responses import SAFE_HEADERS, error_response
 
 log = logging.getLogger("brain")
 
@@ -32,9 +32,6 @@ WRITE_EXTENSION = "brain.write"
 """ASGI extension of `uvicorn_protocol`: writes one chunk of the body immediately, or returns False."""
 OPENING = (TurnStart, Notice)
 """Events before the first text of the model."""
-
-Refusal = Callable[[Error], tuple[int, bytes]]
-"""HTTP status and JSON body for a turn that failed before the model answered."""
 
 _HEADERS = {**SAFE_HEADERS, "Cache-Control": "no-cache, no-transform"}
 
@@ -215,9 +212,9 @@ class EventStreamResponse:
     Args:
         heartbeat: seconds of silence after which a comment is sent.
         count_streams: called with 1 when a stream opens, with -1 when it closes.
-        refusal: for a `Reader`: encodes the error of a turn that fails before its first text. With it, the response
-            starts with the first text or after one heartbeat interval, so that it can have the status of the model
-            server.
+        rejects: for a `Reader`: returns whether a turn that fails with this error before its first text gets an HTTP
+            status instead of a stream. With it, the response starts with the first text or after one heartbeat
+            interval, so that it can have the status of the model server.
     """
 
     def __init__(
@@ -226,17 +223,17 @@ class EventStreamResponse:
         *,
         heartbeat: float,
         count_streams: Callable[[int], None],
-        refusal: Refusal | None = None,
+        rejects: Callable[[Error], bool] | None = None,
     ) -> None:
         self._reader = reader
         self._count_streams = count_streams
         self._heartbeat = heartbeat
-        self._refusal = refusal
+        self._rejects = rejects
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._count_streams(1)
         try:
-            if self._refusal is not None and not await self._send_refusal(self._refusal, scope, receive, send):
+            if self._rejects is not None and not await self._send_rejection(self._rejects, scope, receive, send):
                 return
             self._reader.write = scope.get("extensions", {}).get(WRITE_EXTENSION)
             if self._reader.write is None:
@@ -254,7 +251,9 @@ class EventStreamResponse:
             self._count_streams(-1)
             self._reader.close()
 
-    async def _send_refusal(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> bool:
+    async def _send_rejection(
+        self, rejects: Callable[[Error], bool], scope: Scope, receive: Receive, send: Send
+    ) -> bool:
         """Wait for the first text. Return True then; send the error of a failed turn and return False."""
         assert isinstance(self._reader, Reader)
         answered = self._reader.model_answered
@@ -267,10 +266,9 @@ class EventStreamResponse:
         finally:
             disconnect.cancel()
         await asyncio.wait({disconnect})
-        if not answered.done() or (error := answered.result()) is None:
+        if not answered.done() or (error := answered.result()) is None or not rejects(error):
             return True
-        status, body = refusal(error)
-        await Response(body, status, {**_HEADERS, "Content-Type": "application/json"})(scope, receive, send)
+        await error_response(as_rejection(error), scope)(scope, receive, send)
         return False
 
     async def _send_directly(self, write: Callable[[bytes], bool], receive: Receive, send: Send) -> bool:

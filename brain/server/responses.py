@@ -1,6 +1,5 @@
 """JSON responses and errors, and the headers of every response."""
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ from starlette.types import Scope
 
 from brain.errors import BadRequest
 from brain.protocols import ag_ui, ai_sdk, ollama, openai
-from brain.text import replace_surrogates
+from brain.protocols.bodies import encode
 
 SAFE_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
@@ -33,18 +32,15 @@ class ApiResponse(JSONResponse):
         super().__init__(content, status_code, {**NO_STORE_HEADERS, **(headers or {})})
 
     def render(self, content: Any) -> bytes:
-        """Encode the body as UTF-8; lone surrogates from clients are replaced."""
-        if isinstance(content, bytes):
-            return content
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return replace_surrogates(text).encode()
+        """Encode the body."""
+        return content if isinstance(content, bytes) else encode(content)
 
 
 def error_response(error: BadRequest, scope: Scope) -> ApiResponse:
     """Return the response for a rejected request, in the protocol of its path."""
     path = request_path(scope)
-    encode = next((encode for prefix, encode in _ERROR_BODIES.items() if path.startswith(prefix)), _native_error)
-    status, body = encode(error)
+    encode_error = next((one for prefix, one in _ERROR_BODIES.items() if path.startswith(prefix)), _native_error)
+    status, body = encode_error(error)
     plain = {"Content-Type": "text/plain; charset=utf-8"} if isinstance(body, bytes) else {}
     return ApiResponse(body, status, {**error_headers(error), **plain})
 

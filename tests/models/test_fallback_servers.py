@@ -11,7 +11,7 @@ import httpx
 import pytest
 from brain_servers import brain_served
 from limits import WAIT_SECONDS
-from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, in_thread, models
+from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, Reasoning, in_thread, models
 from turn_helpers import read, short, turn_of
 
 from brain import settings
@@ -51,13 +51,41 @@ async def answer_of(entry: ModelEntry) -> str:
 
 
 @pytest.mark.parametrize("at", range(len(CHUNKS) + 1))
-@pytest.mark.parametrize("end", [Cut(), Cut(reset=True), Raw(b"data: {broken\n\n"), Raw(b'data: {"error": "x"}\n\n')])
+@pytest.mark.parametrize(
+    "end",
+    [
+        Cut(),
+        Cut(reset=True),
+        Raw(b"data: {broken\n\n"),
+        Raw(b'data: {"error": "x"}\n\ndata: [DONE]\n\n'),
+        Raw(b'data: {"object": "error", "message": "x", "code": 500}\n\ndata: [DONE]\n\n'),
+        Raw(b"event: error\ndata: x\n\ndata: [DONE]\n\n"),
+        Raw(b'data: {"choices": [{"delta": {}, "finish_reason": "network_error"}]}\n\ndata: [DONE]\n\n'),
+    ],
+)
 async def test_a_stream_that_fails_at_any_chunk(at: int, end: Cut | Raw) -> None:
     async with pair(Pass([*CHUNKS[:at], end], finish=None, done=False)) as one:
         text = "".join(CHUNKS[:at])
         assert await answer_of(one.entry) == f"{text}42."
         (body,) = one.second.generated
         assert body["messages"][-1]["content"] == text if at else body["messages"][-1]["role"] == "user"
+
+
+async def test_an_unknown_reason_without_a_text_is_a_failure() -> None:
+    async with pair(Pass([Reasoning("Hm.")], finish="because")) as one:
+        events = short(await read(turn_of(one.entry.model, fallbacks=one.entry.fallbacks)))
+        assert (events[-1]["done"], events[-1]["text"]) == ("complete", "42.")
+
+
+FILTERED = Pass(status=400, answer={"error": {"code": "content_filter", "message": "The prompt was filtered."}})
+
+
+@pytest.mark.parametrize("filtered", [Pass(finish="content_filter"), Pass(["The "], finish="sensitive"), FILTERED])
+async def test_a_filter_ends_the_answer(filtered: Pass) -> None:
+    async with pair(filtered, filtered) as one:
+        events = short(await read(turn_of(one.entry.model, fallbacks=one.entry.fallbacks)))
+        assert events[-1]["done"] == "content_filter"
+        assert (one.second.generated, one.entry.model.resume) == ([], "prefill")
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
@@ -86,17 +114,19 @@ STREAMED = {"model": "brain", "messages": USER, "stream": True}
 BEGINS = {"native": "turn_start", "openai": '"role":"assistant"', "ai_sdk": "text-start", "ag_ui": "TEXT_MESSAGE_START"}
 
 
-@pytest.mark.parametrize(
-    ("protocol", "path", "body", "text"),
-    [
-        ("native", "/v1/chat/stream", {"message": "What?"}, r'event: token\n.*?"text":("[^"]*")'),
-        ("openai", "/v1/chat/completions", STREAMED, r'"content":("[^"]+")'),
-        ("ollama", "/api/chat", {"model": "brain", "messages": USER}, r'"content":("[^"]*")'),
-        ("ai_sdk", "/ai-sdk/chat", {"messages": AI_SDK}, r'"text-delta".*?"delta":("[^"]*")'),
-        ("ag_ui", "/ag-ui/run", AG_UI, r'"TEXT_MESSAGE_CONTENT".*?"delta":("[^"]*")'),
-    ],
-)  # fmt: skip
-def test_a_client_gets_one_message(protocol: str, path: str, body: dict[str, Any], text: str) -> None:
+WIRES: dict[str, tuple[str, Any, str]] = {
+    "native": ("/v1/chat/stream", {"message": "What?"}, r'event: token\n.*?"text":("[^"]*")'),
+    "openai": ("/v1/chat/completions", STREAMED, r'"content":("[^"]+")'),
+    "ollama": ("/api/chat", {"model": "brain", "messages": USER}, r'"content":("[^"]*")'),
+    "ai_sdk": ("/ai-sdk/chat", {"messages": AI_SDK, "sdk_version": 6}, r'"text-delta".*?"delta":("[^"]*")'),
+    "ag_ui": ("/ag-ui/run", AG_UI, r'"TEXT_MESSAGE_CONTENT".*?"delta":("[^"]*")'),
+}
+"""By protocol: path, body, and a pattern for the texts of the answer."""
+
+
+@pytest.mark.parametrize("protocol", WIRES)
+def test_a_client_gets_one_message(protocol: str) -> None:
+    path, body, text = WIRES[protocol]
     cut = Pass([*CHUNKS, Cut()], finish=None, done=False)
     with (
         in_thread(OpenAIServer(cut, answers=MODELS)) as first,
@@ -111,6 +141,55 @@ def test_a_client_gets_one_message(protocol: str, path: str, body: dict[str, Any
     assert "".join(json.loads(one) for one in re.findall(text, answer)) == "The answer is 42."
     assert protocol == "ollama" or answer.count(BEGINS[protocol]) == 1
     assert (answer.count('"fallback"') == 1) == (protocol not in ("openai", "ollama"))
+
+
+def busy(status: int, retry_after: str) -> Pass:
+    return Pass(status=status, answer={}, kind=f"application/json\r\nretry-after: {retry_after}")
+
+
+FAR = "Fri, 31 Dec 2100 23:59:59 GMT"
+PAST = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+def test_the_time_after_which_a_busy_model_server_may_answer_reaches_every_client() -> None:
+    not_streamed = {**WIRES, "openai, whole": (WIRES["openai"][0], {**STREAMED, "stream": False}, "")}
+    not_streamed["ollama, whole"] = (WIRES["ollama"][0], {**WIRES["ollama"][1], "stream": False}, "")
+    cases = [(503, "20", "20"), (503, "7.2", "8"), (503, PAST, "1"), (503, FAR, None), (503, "soon", None)]
+    cases += [(429, "20", "20")]
+    passes = [busy(status, text) for status, text, _ in cases for _ in not_streamed]
+    with in_thread(OpenAIServer(*passes, answers=MODELS)) as first:
+        rows = {"small": {"is": "openai:first", "url": first.url}}
+        with brain_served(MODELS=json.dumps(rows), MODEL="small", STORE="memory:") as server:
+            for status, _, expected in cases:
+                for protocol, (path, body, _) in not_streamed.items():
+                    answer = httpx.post(f"{server.url}{path}", json=body, timeout=WAIT_SECONDS, trust_env=False)
+                    if protocol == "native":
+                        assert answer.status_code == 200
+                        (data,) = re.findall(r"event: error\ndata: (.*)", answer.text)
+                        found = json.loads(data)
+                        assert (found["status"], found.get("retry_after")) == (status, expected and int(expected))
+                    else:
+                        assert (protocol, answer.status_code) == (protocol, status)
+                        assert answer.headers.get("retry-after") == expected
+
+
+def test_a_filter_reaches_every_client_in_the_words_of_its_protocol() -> None:
+    words = {
+        "native": '"stop_reason":"content_filter"',
+        "openai": '"finish_reason":"content_filter"',
+        "ollama": '"done_reason":"content_filter"',
+        "ai_sdk": '"finishReason":"content-filter"',
+        "ag_ui": '"stopReason":"content_filter"',
+    }
+    passes = [one for _ in WIRES for one in (Pass(["The "], finish="content_filter"), FILTERED)]
+    with in_thread(OpenAIServer(*passes, answers=MODELS)) as first:
+        rows = {"small": {"is": "openai:first", "url": first.url}}
+        with brain_served(MODELS=json.dumps(rows), MODEL="small", STORE="memory:") as server:
+            for protocol, (path, body, text) in WIRES.items():
+                for expected in ("The ", ""):
+                    answer = httpx.post(f"{server.url}{path}", json=body, timeout=WAIT_SECONDS, trust_env=False)
+                    assert (answer.status_code, answer.text.count(words[protocol])) == (200, 1)
+                    assert "".join(json.loads(one) for one in re.findall(text, answer.text)) == expected
 
 
 def test_servers_of_two_kinds_play_two_roles() -> None:

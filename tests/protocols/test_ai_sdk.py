@@ -160,7 +160,13 @@ def test_steps_end_when_all_calls_have_outputs(events: list[ev.Event], expected:
 
 @pytest.mark.parametrize(
     ("stop_reason", "finish_reason"),
-    [("complete", "stop"), ("length", "length"), ("call_limit", "stop"), ("deadline", "other")],
+    [
+        ("complete", "stop"),
+        ("length", "length"),
+        ("call_limit", "stop"),
+        ("deadline", "other"),
+        ("content_filter", "content-filter"),
+    ],
 )
 def test_newer_clients_read_why_it_finished(stop_reason: ev.StopReason, finish_reason: str) -> None:
     finish: dict[str, Any] = {"type": "finish", "messageMetadata": {"stop_reason": stop_reason}}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from brain.protocols.ag_ui.schema import MessageBody as RunMessage
 from brain.protocols.ag_ui.schema import PropsBody, RunBody
 from brain.protocols.ai_sdk.schema import ChatBody as SdkChatBody
 from brain.protocols.ai_sdk.schema import MessageBody as SdkMessage
+from brain.protocols.bodies import as_rejection
 from brain.protocols.native.queries import ChangeBody, FactBody
 from brain.protocols.native.request import TurnBody as NativeBody
 from brain.protocols.native.tasks import TaskBody, TaskChangeBody
@@ -358,9 +360,9 @@ def test_rounds_in_a_whole_response() -> None:
         "Round 1 of 20, thinker (big)\n\nLet me see.\n\nRound 2 of 20, actor (ollama:small): Find the height.\n\nGood."
         "\n\nRound 3 of 20, thinker (big)\n\nRound 4 of 20, actor (b)\n\n"
     )
-    message = json.loads(encoder_of("openai").encode_response(events)[1])["choices"][0]["message"]
+    message = json.loads(encoder_of("openai").encode_response(events))["choices"][0]["message"]
     assert message["reasoning_content"] == thought
-    assert encoder_of("generate").encode_response(events)[1]["thinking"] == thought
+    assert encoder_of("generate").encode_response(events)["thinking"] == thought
 
 
 def test_usage_of_several_models() -> None:
@@ -406,9 +408,9 @@ def test_a_client_sees_the_visible_answer_and_nothing_else(case: dict[str, Any])
         events = asyncio.run(read(turn_of(Player(*passes))))
         for name in ENCODERS[1:]:
             assert visible_text(name, encoder_of(name, hide).encode(events)) == visible
-        response = json.loads(encoder_of("openai", hide).encode_response(events)[1])
+        response = json.loads(encoder_of("openai", hide).encode_response(events))
         assert response["choices"][0]["message"]["content"] == visible
-        assert encoder_of("generate", hide).encode_response(events)[1]["response"] == visible
+        assert encoder_of("generate", hide).encode_response(events)["response"] == visible
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -432,13 +434,33 @@ def test_every_cut_of_a_text_gives_the_same_text(name: str) -> None:
         (ev.Error("model_failed", "No.", False, 401), 401),
         (ev.Error("model_failed", "No.", True, 429), 429),
         (ev.Error("model_failed", "No.", True, 500), 502),
+        (ev.Error("model_failed", "No.", True, 503), 503),
         (ev.Error("model_context", "No.", False, 500), 400),
         (ev.Error("shutdown", "No.", True), 503),
         (ev.Error("internal", "No.", True), 500),
     ],
 )
 def test_a_failure_before_the_stream_has_a_status(error: ev.Error, status: int) -> None:
-    assert openai.encode_failure(error)[0] == status
-    assert openai.Encoder("t1", 5, openai.RequestOptions("m", False, False), hide).encode_response([error])[0] == status
-    assert encoder_of("ollama").encode_failure(error) == (status, b'{"error":"No."}')
-    assert encoder_of("ollama").encode_response([EVENTS[0], error]) == (status, {"error": "No."})
+    rejection = as_rejection(error)
+    assert (rejection.status, rejection.code, rejection.message) == (status, error.code, "No.")
+    assert openai.encode_rejection(rejection)[0] == status
+    assert ollama.encode_rejection(rejection) == (status, {"error": "No."})
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_no_client_takes_a_character_for_the_end_of_a_line(name: str) -> None:
+    """Python's `splitlines` and JavaScript before 2019 end lines at more characters than LF and CR."""
+    odd = "a\u2028b\u2029c\x85d\u2027\u202a\xc2"
+    events: list[ev.Event] = [
+        EVENTS[0],
+        ev.Token(odd),
+        ev.Thinking(odd),
+        ev.SpecialistStart("c1", "web", {odd: odd}, "model"),
+        ev.SpecialistResult("c1", "web", {odd: odd}, odd, (ev.Citation("1", odd, "https://x.example"),), False, 1),
+        ev.Notice("recalled", odd),
+        ev.Error("model_failed", odd, True),
+    ]
+    data = encoder_of(name).encode(events).decode()
+    assert not {"\u2028", "\u2029", "\x85"} & set(data)
+    assert all(json.loads(text) is not None for text in re.findall(r"^(?:data: )?(\{.*\})$", data, re.MULTILINE))
+    assert "\\u2028b\\u2029c\\u0085d\u2027\u202a\xc2" in data

@@ -201,7 +201,8 @@ FRAMES: list[tuple[ev.Event, str, str]] = [
     (ev.TurnStart("t1", "c1", "builtin", "mono", ev.Limits()), "turn_start",
      '{"turn_id":"t1","conversation_id":"c1","model":"builtin","strategy":"mono",'
      '"limits":{"calls":5,"calls_per_specialist":3,"turn_seconds":600.0,"call_seconds":5.0}}'),
-    (ev.Token("Hä \"q\"\n\r\u2028\x85\\\x00\x7f"), "token", '{"text":"Hä \\"q\\"\\n\\r\u2028\x85\\\\\\u0000\x7f"}'),
+    (ev.Token("Hä \"q\"\n\r\u2028\x85\\\x00\x7f"), "token",
+     '{"text":"Hä \\"q\\"\\n\\r\\u2028\\u0085\\\\\\u0000\x7f"}'),
     (ev.Thinking("hm\nhm"), "thinking", '{"text":"hm\\nhm"}'),
     (ev.Round(1, 20, "thinker", "m"), "round", '{"n":1,"of":20,"role":"thinker","model":"m"}'),
     (ev.Round(2, 20, "actor", "m", "go"), "round", '{"n":2,"of":20,"role":"actor","model":"m","text":"go"}'),

@@ -272,8 +272,8 @@ def test_every_line_literally_and_the_whole_response(generate: bool) -> None:
     message = (
         {"response": text, **content} if generate else {"message": {"role": "assistant", "content": text, **content}}
     )
-    status, found = encoder(generate=generate).encode_response(events)
-    assert (status, found) == (200, {"model": "brain", "created_at": TIME, **message, **json.loads("{" + END)})
+    found = encoder(generate=generate).encode_response(events)
+    assert found == {"model": "brain", "created_at": TIME, **message, **json.loads("{" + END)}
 
 
 @pytest.mark.parametrize(
@@ -296,6 +296,7 @@ def test_a_line_is_one_line_for_python_clients_too(event: ev.Event, line: str) -
 @pytest.mark.parametrize(
     ("stop_reason", "first", "total", "expected"),
     [("complete", 40, 90, ("stop", 40, 50)), ("length", None, 90, ("length", 90, 1)),
+     ("content_filter", None, 90, ("content_filter", 90, 1)),
      ("call_limit", 0, 0, ("stop", 1, 1)),
      ("deadline", None, 0, ("length", 1, 1)), ("cancelled", 7, 7, ("stop", 7, 1))],
 )  # fmt: skip

@@ -4,6 +4,7 @@ The clock of these tests jumps (`clock.py`): no time passes while a stream waits
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from itertools import product
@@ -16,7 +17,7 @@ from starlette.types import Message as Sent
 from turn_helpers import Player, ask_for, prose, turn_of
 
 from brain.errors import ModelError
-from brain.events import Done, Error, Event, Token
+from brain.events import Done, Event, Token
 from brain.messages import TurnReport
 from brain.protocols import native
 from brain.runtime.run import Run, RunOptions
@@ -131,14 +132,14 @@ class Stage:
         owns_run: bool = False,
         direct: bool = False,
         send: Any = None,
-        refusal: Any = None,
+        rejects: Any = None,
     ) -> "asyncio.Task[None]":
         """Begin to stream the run to a client."""
         response = EventStreamResponse(
             Reader(self.run, encoder, after, owns_run=owns_run),
             heartbeat=HEARTBEAT,
             count_streams=self.count_streams,
-            refusal=refusal,
+            rejects=rejects,
         )
         extensions = {WRITE_EXTENSION: client.write} if direct else {}
         scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "extensions": extensions}
@@ -208,10 +209,6 @@ async def test_a_stream_that_breaks_leaves_the_run(is_cancelled: bool, owns_run:
 # A response that begins when the model answers
 
 
-def refuse(error: Error) -> tuple[int, bytes]:
-    return error.status or 500, error.code.encode()
-
-
 @pytest.mark.parametrize(
     ("items", "begins_at", "status", "names"),
     [
@@ -226,14 +223,15 @@ async def test_the_response_has_the_models_status(
     items: Sequence[Any], begins_at: float, status: int, names: Sequence[str]
 ) -> None:
     stage, client = Stage(*items), Client()
-    response = await stage.started(client, refusal=refuse)
+    response = await stage.started(client, rejects=lambda error: True)
     await client.until(lambda: bool(client.sent))
     assert (now(), client.sent[0]["status"]) == (begins_at, status)
     await response
     assert await stage.ended() == "model_failed"
     if status == 404:
         assert client.headers[b"content-type"] == b"application/json"
-        assert (client.frames, client.is_complete or "more_body" not in client.sent[-1]) == (b"model_failed", True)
+        assert json.loads(client.frames)["error"]["code"] == "model_failed"
+        assert client.is_complete or "more_body" not in client.sent[-1]
     else:
         assert (client.names, client.is_complete) == (names, True)
 
@@ -242,7 +240,7 @@ async def test_the_response_has_the_models_status(
 @jumping
 async def test_a_client_leaves_before_the_response_begins(is_cancelled: bool) -> None:
     stage, client = Stage(NEVER), Client()
-    response = await stage.started(client, refusal=refuse, owns_run=True)
+    response = await stage.started(client, rejects=lambda error: True, owns_run=True)
     while not stage.model.requests:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0)
     if is_cancelled:

@@ -1,7 +1,6 @@
 """Show a turn of `brain ask` or `brain chat`."""
 
 import asyncio
-import json
 import logging
 import os
 import shutil
@@ -20,8 +19,8 @@ from brain.cli.terminal.plain import Plain
 from brain.errors import ModelError
 from brain.events import Done, Error, Event
 from brain.protocols import native
+from brain.protocols.bodies import encode
 from brain.runtime.run import Run
-from brain.text import replace_surrogates
 
 MIN_LIVE_WIDTH = 24
 """Columns of the narrowest terminal with a live display."""
@@ -84,8 +83,7 @@ def print_json_event(turn_id: str) -> Callable[[Event], None]:
 
     def show(event: Event) -> None:
         name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
-        line = json.dumps({"event": name, "id": f"{turn_id}.{next(numbers)}", "data": data}, ensure_ascii=False)
-        print(replace_surrogates(line), flush=True)
+        print(encode({"event": name, "id": f"{turn_id}.{next(numbers)}", "data": data}).decode(), flush=True)
 
     return show
 

@@ -14,6 +14,7 @@ from brain.cli.commands.store_access import open_existing_store
 from brain.cli.process import DONE, FAILED, CommandError, UsageError, print_error
 from brain.cli.terminal.messages import is_yes
 from brain.errors import BadRequest
+from brain.protocols.bodies import encode
 from brain.protocols.native import tasks as protocol
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
@@ -349,7 +350,7 @@ def _data(task: Task) -> dict[str, Any]:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.buffer.write(encode(value) + b"\n")
     sys.stdout.buffer.flush()
 
 

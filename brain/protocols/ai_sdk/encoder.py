@@ -39,7 +39,11 @@ _START_STEP = b'data: {"type":"start-step"}\n\n'
 _FINISH_STEP = b'data: {"type":"finish-step"}\n\n'
 _ABORT = b'data: {"type":"abort"}\n\n'
 _FINISH_FOR_APPROVAL = b'data: {"type":"finish","finishReason":"tool-calls"}\n\n'
-_FINISH_REASONS: Mapping[str, str] = {"length": "length", "deadline": "other"}
+_FINISH_REASONS: Mapping[str, str] = {
+    "length": "length",
+    "deadline": "other",
+    "content_filter": "content-filter",
+}
 
 CallEvent = SpecialistStart | SpecialistResult | SpecialistError | ApprovalRequired
 

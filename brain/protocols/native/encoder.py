@@ -49,7 +49,7 @@ EVENT_NAMES: Mapping[type[Event], str] = {
 _OPTIONAL_FIELDS = frozenset(
     {
         "params", "fraction", "reused_tokens", "models", "url", "status", "text", "approval",
-        "by", "round", "rounds", "steps", "step_seconds", "run",
+        "by", "round", "rounds", "steps", "step_seconds", "run", "retry_after",
     }
 )  # fmt: skip
 """Fields that are left out if they are None."""

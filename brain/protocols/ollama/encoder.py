@@ -1,21 +1,22 @@
 """Encodes a turn as the lines of `/api/chat` and `/api/generate`."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, Usage
-from brain.protocols.bodies import encode, error_status
+from brain.protocols.bodies import encode
 from brain.protocols.inline_results import ReasoningText
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
 """In nanoseconds, the unit of the protocol."""
 
-_LENGTH_REASONS: frozenset[StopReason] = frozenset({"length", "deadline"})
-_LINE_ENDS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""U+0085, U+2028 and U+2029 in UTF-8, which the Python client treats as line ends."""
+_DONE_REASONS: Mapping[StopReason, str] = {
+    "length": "length",
+    "deadline": "length",
+    "content_filter": "content_filter",
+}
 _NOT_DONE = b',"done":false}\n'
 
 
@@ -53,7 +54,7 @@ class Encoder:
         self._inline_text = inline_text
         self._reasoning_text = ReasoningText()
         self._generate = generate
-        self._front = b'{"model":%b,"created_at":"' % _encode_line(model)
+        self._front = b'{"model":%b,"created_at":"' % encode(model)
         self._head = b""  # up to the time of this second
         self._second = 0
         self._text_head = b'","response":' if generate else b'","message":{"role":"assistant","content":'
@@ -78,11 +79,11 @@ class Encoder:
             case Thinking() | Round():
                 return self._encode_text(self._thought_head, self._reasoning_text(event))
             case ToolCall():
-                return _encode_line(self._fields(self._message(calls=[self._tool_call(event)]), done=False)) + b"\n"
+                return encode(self._fields(self._message(calls=[self._tool_call(event)]), done=False)) + b"\n"
             case Done():
-                return _encode_line(self._fields(self._message(), **self._end(event))) + b"\n"
+                return encode(self._fields(self._message(), **self._end(event))) + b"\n"
             case Error():
-                return _encode_line({"error": event.message}) + b"\n"
+                return encode({"error": event.message}) + b"\n"
             case Usage():
                 self._usage = event
         text = self._inline_text(event)
@@ -92,23 +93,17 @@ class Encoder:
         second, rest = divmod(self._clock(), SECOND)
         if second != self._second:
             self._second, self._head = second, self._front + _date_and_time(second).encode()
-        return b"%b.%09dZ%b%b%b" % (self._head, rest, head, _encode_line(text), self._tail)
+        return b"%b.%09dZ%b%b%b" % (self._head, rest, head, encode(text), self._tail)
 
-    def encode_response(self, events: Sequence[Event]) -> tuple[int, Mapping[str, Any]]:
-        """Return status and body for all events of a turn, for a client that does not stream."""
+    def encode_response(self, events: Sequence[Event]) -> Mapping[str, Any]:
+        """Return the body for all events of a turn, for a client that does not stream."""
         last = events[-1]
-        if isinstance(last, Error):
-            return error_status(last), {"error": last.message}
         assert isinstance(last, Done)
         text = "".join([event.text if isinstance(event, Token) else self._inline_text(event) for event in events])
         thought = "".join([self._reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
         calls = [self._tool_call(event) for event in events if isinstance(event, ToolCall)]
         self._usage = next((event for event in events if isinstance(event, Usage)), self._usage)
-        return 200, self._fields(self._message(text, thought, calls), **self._end(last))
-
-    def encode_failure(self, error: Error) -> tuple[int, bytes]:
-        """Return status and body for a turn that failed before its first text."""
-        return error_status(error), _encode_line({"error": error.message})
+        return self._fields(self._message(text, thought, calls), **self._end(last))
 
     def load_response(self, done_reason: str) -> Mapping[str, Any]:
         """Return the body for a request without a message, which loads or unloads a model."""
@@ -137,7 +132,7 @@ class Encoder:
         before, after = max(first, 1), max(event.total_ms - first, 1)
         return {
             "done": True,
-            "done_reason": "length" if event.stop_reason in _LENGTH_REASONS else "stop",
+            "done_reason": _DONE_REASONS.get(event.stop_reason, "stop"),
             "total_duration": (before + after) * MILLISECOND,
             "load_duration": 0,
             "prompt_eval_count": self._usage.prompt_tokens,
@@ -160,8 +155,3 @@ def timestamp(nanoseconds: int) -> str:
 
 def _date_and_time(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _encode_line(value: Any) -> bytes:
-    data = encode(value)
-    return data if data.isascii() else _LINE_ENDS.sub(lambda end: b"\\u%04x" % ord(end[0].decode()), data)

@@ -8,7 +8,7 @@ from typing import Any
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
-from brain.protocols.bodies import encode, error_status
+from brain.protocols.bodies import as_rejection, encode
 from brain.protocols.inline_results import ReasoningText
 from brain.protocols.openai.request import RequestOptions
 
@@ -20,7 +20,11 @@ _CODES = {
     "unauthorized": "invalid_api_key",
 }
 """OpenAI's codes, which clients check. All others are Brain's."""
-_LENGTH_REASONS: frozenset[StopReason] = frozenset({"length", "deadline"})
+_FINISH_REASONS: Mapping[StopReason, str] = {
+    "length": "length",
+    "deadline": "length",
+    "content_filter": "content_filter",
+}
 _END = b"data: [DONE]\n\n"
 
 
@@ -82,7 +86,7 @@ class Encoder:
                 self._usage = event
                 return b""
             case Error():
-                return b"data: %b\n\n" % encode_failure(event)[1] + _END
+                return b"data: %b\n\n" % encode(encode_rejection(as_rejection(event))[1]) + _END
             case Done():
                 finish = _finish_reason(event, self._call_count).encode()
                 last = self._head + b'{},"logprobs":null,"finish_reason":"%b"}]' % finish + self._end
@@ -95,11 +99,9 @@ class Encoder:
     def _encode_delta(self, delta: Mapping[str, Any]) -> bytes:
         return self._head + encode(delta) + self._tail
 
-    def encode_response(self, events: Sequence[Event]) -> tuple[int, bytes]:
-        """Return status and body for all events of a turn, for a client that does not stream."""
+    def encode_response(self, events: Sequence[Event]) -> bytes:
+        """Return the body for all events of a turn, for a client that does not stream."""
         last = events[-1]
-        if isinstance(last, Error):
-            return encode_failure(last)
         assert isinstance(last, Done)
         text = "".join([event.text if type(event) is Token else self._inline_text(event) for event in events])
         thought = "".join([self._reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
@@ -115,13 +117,7 @@ class Encoder:
         finish = _finish_reason(last, len(calls))
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
         fields = {**self._fields, "object": "chat.completion", "choices": [choice], "usage": _usage(usage)}
-        return 200, encode(fields)
-
-
-def encode_failure(error: Error) -> tuple[int, bytes]:
-    """Return status and body for a turn that failed before its first text."""
-    status = error_status(error)
-    return status, encode(_error(error.message, status, error.code))
+        return encode(fields)
 
 
 def encode_rejection(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
@@ -145,7 +141,7 @@ def _error(message: str, status: int, code: str, param: str | None = None) -> Ma
 
 
 def _finish_reason(done: Done, call_count: int) -> str:
-    return "tool_calls" if call_count else "length" if done.stop_reason in _LENGTH_REASONS else "stop"
+    return "tool_calls" if call_count else _FINISH_REASONS.get(done.stop_reason, "stop")
 
 
 def _tool_call(event: ToolCall) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from brain.runtime.commands import Decide, ShowTurn, SteerTurn
 from brain.runtime.run import RunOptions
 from brain.server.responses import SAFE_HEADERS
 from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
-from brain.server.routes.runs import begin_run, prepare_history, start_and_stream, stream, wait_if_ending
+from brain.server.routes.runs import begin_run, is_busy, prepare_history, start_and_stream, stream, wait_if_ending
 from brain.validation import quote_value
 
 _DECIDED = (SpecialistStart, SpecialistResult, SpecialistError)
@@ -41,7 +41,7 @@ async def run_agent(request: Request) -> ASGIApp:
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     await wait_if_ending(await engine_of(request).runs.find_newest(options.conversation_id, user_of(request)))
     run = await begin_run(request, turn_request, "ag_ui", RunOptions(unread_seconds=0.0), history)
-    return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.report().model))
+    return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.report().model), rejects=is_busy)
 
 
 async def _resume(request: Request, messages: Sequence[ClientMessage], options: RequestOptions) -> ASGIApp | None:

@@ -37,7 +37,8 @@ async def chat(request: Request) -> ASGIApp:
     )
     run = await runs.begin_run(request, turn_request, "ai_sdk", run_options, history)
     owns_run = options.sdk_version == 5 and not options.resumable
-    return runs.start_and_stream(request, run, _encoder(run, options, run.report()), owns_run=owns_run)
+    encoder = _encoder(run, options, run.report())
+    return runs.start_and_stream(request, run, encoder, owns_run=owns_run, rejects=runs.is_busy)
 
 
 async def reconnect(request: Request) -> ASGIApp:

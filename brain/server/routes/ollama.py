@@ -19,7 +19,14 @@ from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
 from brain.server.routes.openai import CONVERSATION_ID
 from brain.server.routes.requests import Parse, engine_of, limit_body, parse_json
-from brain.server.routes.runs import begin_run, collect_events, inline_results, prepare_history, start_and_stream
+from brain.server.routes.runs import (
+    any_error,
+    begin_run,
+    collect_events,
+    inline_results,
+    prepare_history,
+    start_and_stream,
+)
 from brain.turn_request import TurnRequest
 
 IMAGE_READERS = ("vision", "ocr")
@@ -52,9 +59,9 @@ async def _answer(
     headers = [(CONVERSATION_ID.encode(), conversation_id.encode())] if conversation_id else []
     encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=results, headers=headers)
     if options.stream:
-        return start_and_stream(request, run, encoder, owns_run=True, refusal=encoder.encode_failure)
-    status, answer = encoder.encode_response(await collect_events(request, run))
-    return ApiResponse(answer, status, {name.decode(): value.decode() for name, value in headers})
+        return start_and_stream(request, run, encoder, owns_run=True, rejects=any_error)
+    answer = encoder.encode_response(await collect_events(request, run))
+    return ApiResponse(answer, headers={name.decode(): value.decode() for name, value in headers})
 
 
 async def tags(request: Request) -> ASGIApp:

@@ -12,7 +12,14 @@ from brain.protocols.turn_options import list_names
 from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
 from brain.server.routes.requests import engine_of, parse_json, read_json
-from brain.server.routes.runs import begin_run, collect_events, inline_results, prepare_history, start_and_stream
+from brain.server.routes.runs import (
+    any_error,
+    begin_run,
+    collect_events,
+    inline_results,
+    prepare_history,
+    start_and_stream,
+)
 
 CONVERSATION_ID = "x-conversation-id"
 _started = int(time.time())
@@ -29,9 +36,8 @@ async def complete(request: Request) -> ASGIApp:
     headers = [(CONVERSATION_ID.encode(), run.conversation_id.encode())] if conversation_id else []
     encoder = openai.Encoder(run.id, int(time.time()), options, inline_results(request, run), headers)
     if options.stream:
-        return start_and_stream(request, run, encoder, owns_run=True, refusal=openai.encode_failure)
-    status, answer = encoder.encode_response(await collect_events(request, run))
-    response = ApiResponse(answer, status)
+        return start_and_stream(request, run, encoder, owns_run=True, rejects=any_error)
+    response = ApiResponse(encoder.encode_response(await collect_events(request, run)))
     response.raw_headers += encoder.headers
     return response
 

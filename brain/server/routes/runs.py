@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, aclosing, suppress
 
 from starlette.requests import ClientDisconnect, Request
@@ -10,16 +10,17 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest, StoreError
-from brain.events import Event, Notice, Thinking, Token
+from brain.events import Error, Event, Notice, Thinking, Token
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
 from brain.prompts import context_window
 from brain.prompts.client_history import UNKNOWN, ClientHistory
+from brain.protocols.bodies import as_rejection
 from brain.protocols.inline_results import InlineText
 from brain.runtime.engine import narrow_request
 from brain.runtime.run import DEFAULT_OPTIONS, AnyRun, Run, RunOptions
 from brain.server.admission import PENDING_START, PendingStart, unavailable
-from brain.server.event_stream import Encoder, EventStreamResponse, Reader, Refusal, wait_for_disconnect
+from brain.server.event_stream import Encoder, EventStreamResponse, Reader, wait_for_disconnect
 from brain.server.rate_limits import RETRY_SOON, rate_limited
 from brain.server.responses import NO_STORE_HEADERS
 from brain.server.routes.requests import compute, engine_of, state_of
@@ -123,27 +124,37 @@ def start_and_stream(
     encoder: Encoder | None = None,
     *,
     owns_run: bool = False,
-    refusal: Refusal | None = None,
+    rejects: Callable[[Error], bool] | None = None,
 ) -> EventStreamResponse:
     """Start a run, and return a response that streams it.
 
     Args:
         owns_run: whether the run stops when this client disconnects.
-        refusal: as in `EventStreamResponse`.
+        rejects: as in `EventStreamResponse`.
     """
-    response = _stream(request, Reader(run, encoder, owns_run=owns_run), refusal)
+    response = _stream(request, Reader(run, encoder, owns_run=owns_run), rejects)
     run.start()
     return response
 
 
-def _stream(request: Request, reader: Reader, refusal: Refusal | None = None) -> EventStreamResponse:
+def _stream(request: Request, reader: Reader, rejects: Callable[[Error], bool] | None = None) -> EventStreamResponse:
     state = state_of(request)
     return EventStreamResponse(
         reader,
         heartbeat=state.engine.settings.heartbeat_seconds,
         count_streams=state.telemetry.metrics.count_streams,
-        refusal=refusal,
+        rejects=rejects,
     )
+
+
+def any_error(error: Error) -> bool:
+    """Reject a turn that failed before its first text with an HTTP status, as clients of the protocol expect."""
+    return True
+
+
+def is_busy(error: Error) -> bool:
+    """Reject only a turn whose model server was busy: the protocol has an event for errors, but no `Retry-After`."""
+    return error.status in (429, 503)
 
 
 async def resume_stream(request: Request, run: AnyRun, after: int) -> ASGIApp:
@@ -167,6 +178,7 @@ async def collect_events(request: Request, run: Run) -> list[Event]:
 
     Raises:
         ClientDisconnect: the client disconnected, which stops the run.
+        BadRequest: the turn failed.
     """
     disconnect = asyncio.create_task(wait_for_disconnect(request.receive), name="disconnect")
     disconnect.add_done_callback(lambda _: run.stop())
@@ -175,6 +187,8 @@ async def collect_events(request: Request, run: Run) -> list[Event]:
             collected = [event async for events in batches for event in events]
         if disconnect.done():
             raise ClientDisconnect
+        if isinstance(collected[-1], Error):
+            raise as_rejection(collected[-1])
         return _move_reasoning(collected)
     finally:
         disconnect.cancel()
