@@ -11,7 +11,7 @@ PARTS = """\
 <key_points>the points that lead to the answer</key_points>
 <final_output>the complete answer for the user</final_output>
 </deliverable>"""
-WORK = ("deep_thinking", "shallow_thinking", "action", "deliverable", "final_output")
+WORK = ("deep_thinking", "shallow_thinking", "instruction", "action", "deliverable", "final_output")
 """Tags of all models: one may write those of another."""
 DELIVERABLE: Mapping[str, Sequence[str]] = {
     "deliverable": ("task_objective", "context", "key_points", "final_output"),

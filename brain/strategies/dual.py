@@ -104,7 +104,7 @@ class Dual:
         while turn.can_call and turn.rounds + 2 + reserved <= self.max_rounds and not (is_done or has_converged):
             if turn.rounds + 1 >= self._wrap_up:
                 self._thinker.tell(WRAP_UP)
-            plan = Output({"": (*WORK, "instruction", "input"), **DELIVERABLE}, SHOWN)
+            plan = Output({"": (*WORK, "input"), **DELIVERABLE}, SHOWN)
             result = yield Plan(participant=self._thinker, output=plan, round=NewRound("thinker"), reads_on=True)
             if result.is_interrupted:
                 continue

@@ -53,6 +53,7 @@ MAX_CALL_LENGTH = 1_000
 
 _WORD = re.compile(r"\w+")
 _OPENER = re.compile(r"(?<![\w.@-])([A-Za-z][\w-]{0,63})\s*\(", re.ASCII)
+FENCE = "```"
 CALL_SIGNS = " \t`*>-"
 """Signs before a call on its line."""
 _ALONE = re.compile(r"^[\s`*>-]*([A-Za-z][\w-]{0,63})\(.*\)[\s`*.;]*$", re.ASCII | re.MULTILINE)
@@ -195,12 +196,16 @@ class Step:
 
 
 class AnswerLines:
-    """The text of the answer, without lines that are a call and nothing else: a small model may go on to write them."""
+    """The text of the answer, without lines that are a call and nothing else: a small model may go on to write them.
+
+    Lines of code stay.
+    """
 
     def __init__(self, names: Collection[str]) -> None:
         self._output = make_output(FINAL_OR_PLAIN)
         self._names = names
-        self._line: str | None = ""  # the beginning of a line that may be a call
+        self._is_code = False
+        self._line: str | None = ""  # the beginning of a line that may be a call, or begin or end code
 
     @property
     def is_done(self) -> bool:
@@ -224,6 +229,7 @@ class AnswerLines:
             elif not is_over and self._may_be_call(line):
                 self._line = line
             elif not (is_over and self._is_call(line)):
+                self._is_code ^= line.lstrip().startswith(FENCE)
                 shown += line
         return self._output.feed(shown)
 
@@ -234,17 +240,21 @@ class AnswerLines:
 
     def restart(self) -> None:
         """Forget the text so far: it was reasoning."""
-        self._line = ""
+        self._line, self._is_code = "", False
         self._output.restart()
 
     def _may_be_call(self, line: str) -> bool:
+        if FENCE.startswith(line.lstrip()):
+            return True
         line = line.lstrip(CALL_SIGNS)
-        return len(line) <= MAX_CALL_LENGTH and any(
-            f"{name}(".startswith(line[: len(name) + 1]) for name in self._names
+        return (
+            not self._is_code
+            and len(line) <= MAX_CALL_LENGTH
+            and any(f"{name}(".startswith(line[: len(name) + 1]) for name in self._names)
         )
 
     def _is_call(self, line: str) -> bool:
-        return (call := _ALONE.match(line)) is not None and call[1] in self._names
+        return not self._is_code and (call := _ALONE.match(line)) is not None and call[1] in self._names
 
 
 def has_ended(text: str, names: Collection[str]) -> bool:

@@ -216,6 +216,7 @@ async def test_known_results_are_the_answer_if_the_last_pass_gives_none(
 
 ACTOR_WORKS = [f"<action>{CALL}", "sea", "sea", "sea", "sea"]
 SLOW = ["<deep_thinking>", *[item for n in range(100) for item in ("Hm. ", 5.0)]]
+THINKS = [item for n in range(100) for item in (Thinking("Hm. "), 5.0)]
 OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
 
 
@@ -300,6 +301,39 @@ async def test_the_model_that_answers_reads_the_instructions_of_the_operator(str
     ask = ask_for(strategy=strategy, limits=Limits(rounds=3, steps=3))
     await read(turn_of(player, ask=ask, strategy=STRATEGIES[strategy], system="Answer in French."))
     assert "Answer in French." in _flat(player.requests[-1])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "texts"),
+    [
+        ("reason", [[CALL, [FAILED]]]),
+        ("dual", [[GO, [FAILED]], [CALL]]),
+        ("dual", [[GO], [CALL, [FAILED]]]),
+        ("step", [[CALL, [FAILED]]]),
+        ("step", [[CALL, "analyze()", [FAILED]]]),
+    ],
+)
+async def test_known_results_are_the_answer_if_a_model_fails_on_the_way(
+    strategy: StrategyName, texts: list[list[Any]]
+) -> None:
+    *_, notice, answer, last = short(await read(turn_with(strategy, [Player(*one) for one in texts])))
+    assert (notice, answer, last["done"]) == ({"notice": "fallback"}, RESULTS, "complete")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("4 m\necho(text='a')\nand more", "4 m\nand more"),
+        ("Write:\n```py\necho(text='a')\n```\n- ready()", "Write:\n```py\necho(text='a')\n```"),
+        ("The echo(text='a') says so, ready() or not", "The echo(text='a') says so, ready() or not"),
+        ("It is\necho (a bat)", "It is\necho (a bat)"),
+        ("other(1)\necho(", "other(1)\necho("),
+    ],
+)
+async def test_lines_with_a_call_are_no_answer(text: str, answer: str) -> None:
+    for size in (1, 3, 1000):
+        last = [text[at : at + size] for at in range(0, len(text), size)]
+        assert short(await read(last_turn("step", last)[0]))[-1]["text"] == answer, size
 
 
 CONTEXT = """\
@@ -473,15 +507,17 @@ async def test_a_turn_that_is_stopped_keeps_the_best_text(
         ("reason", [[SLOW, "4 m"]], "deadline"),
         ("dual", [[SLOW], ["4 m"]], "deadline"),
         ("dual", [["TASK_DONE", SLOW], [deliverable("4 m")]], "deliverable"),  # the critic is slow
+        ("mono", [['SPECIALIST_REQUEST[echo:{"text":"4 m"}]', THINKS]], "deadline"),
+        ("step", [['echo(text="4 m")', "ready()", THINKS]], "deadline"),
     ],
 )
 def test_time_for_the_answer_is_reserved(strategy: StrategyName, players: list[Any], reason: str) -> None:
     async def main() -> list[Any]:
-        limits = {"rounds": 20, "turn_seconds": 100.0}
+        limits = {"rounds": 20, "steps": 10, "turn_seconds": 100.0}
         return short(await read(turn_with(strategy, [Player(*one) for one in players], limits=limits, critic=True)))
 
     *_, last = run_jumping(main())
-    assert (last["done"], last["text"]) == (reason, "4 m")
+    assert (last["done"], last["text"].removeprefix("From echo:\n\n")) == (reason, "4 m")
 
 
 async def test_an_added_message_is_read_in_the_next_round() -> None:
