@@ -14,7 +14,7 @@ from typing import Any, Literal
 from brain.events import MarkerSyntax, Thinking
 from brain.markers import bracket, function_call, harmony, llama, mention, mistral, tags
 from brain.markers.cursor import MARKER_LIMIT, Channel, Cursor, ParsedMarker, Reader, resume
-from brain.markers.template_tokens import REASONING, find_message_tokens, find_open_reasoning
+from brain.markers.template_tokens import ANSWER_HEADERS, REASONING, find_message_tokens, find_open_reasoning
 from brain.messages import Call
 from brain.text import TextBuffer, find_surrogate, join_surrogates
 
@@ -192,12 +192,14 @@ class Scanner:
     # The modes. Each reads the text from `at`, adds complete pieces, and returns where the next mode starts.
 
     def _at_start(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """At the start of a pass, where some servers write the tag of the reasoning, perhaps after line breaks."""
-        head = text[:MAX_WHITESPACE_BEFORE_THINKING]
-        start = len(head) - len(head.lstrip())
+        """At the start of a pass, where models write a header or the tag of reasoning, perhaps after line breaks."""
+        head = text[at : at + MAX_WHITESPACE_BEFORE_THINKING]
+        start = at + len(head) - len(head.lstrip())
         opener = self._delimiters.beginning_at(text, start)
         if opener is not None and opener[0] in REASONING:
             self._start_thinking(REASONING[opener[0]])
+            return opener.end()
+        if opener is not None and opener[0] in ANSWER_HEADERS:
             return opener.end()
         if opener is not None and opener[0] in harmony.BEGINNINGS:
             self._delimiters = _find_delimiters(self._syntaxes, harmony.TEMPLATE)
@@ -205,7 +207,7 @@ class Scanner:
             self._start_answer()
             return start
         if opener is not None or start == len(text):
-            self._buffer = text
+            self._buffer = text[at:]
             return len(text)
         if self._assumed is not None:
             self._mode = Scanner._in_thinking
@@ -375,6 +377,7 @@ def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Deli
         others |= {**dict.fromkeys(harmony.ENDS, "end"), harmony.MESSAGE_END: "dropped"}
     delimiters = (*openers, *others)
     beginnings = [opener for opener in REASONING if not is_known or opener in template or opener == "<think>"]
+    beginnings += [header for header in ANSWER_HEADERS if not is_known or header[: header.index(">") + 1] in template]
     return _Delimiters(
         openers,
         others,

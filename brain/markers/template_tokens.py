@@ -114,6 +114,11 @@ _TURNS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
     (("[|user|]", "[|assistant|]"), ("[|endofturn|]",)),
 )
 """Tokens that start and end a message, by template."""
+ANSWER_HEADERS = (
+    *("<|im_start|>assistant", "<|start_header_id|>assistant<|end_header_id|>", "<start_of_turn>model"),
+    *("<|header_start|>assistant<|header_end|>", "<|assistant|>", "<｜Assistant｜>"),
+)
+"""What some models write before an answer, although the prompt ends with it."""
 _REASONING_SWITCH = re.compile(r"enable_thinking|thinking_budget|IsThinkSet|\.Think\b")
 """What templates call the choice whether to reason."""
 _STRIKETHROUGH = "<s>"
