@@ -23,7 +23,7 @@ _CONTEXT_WORDINGS = (
     r"context[ _](?:length|size|window|limit)",  # OpenAI, llama.cpp, SGLang, LM Studio, Ollama, Anthropic, MiniMax
     r"maximum (?:context|model length|prompt length)|exceeds? the (?:available )?context",  # vLLM, Mistral, xAI
     r"too many tokens|exceeds the maximum number of tokens",  # Cohere, Gemini
-    r"(?:prompt|input|prompt tokens) (?:is )?too long",  # Anthropic, Bedrock, vLLM, Baidu
+    r"(?:prompt|input|prompt tokens)(?: \(\d+ tokens\))? (?:is )?too long",  # Anthropic, Bedrock, vLLM, Baidu
     r"reduce the length of the (?:messages|prompt|input)",  # OpenAI, Groq, vLLM
     r"range of input length should be",  # DashScope
     r"`?inputs`? (?:tokens \+ `?max_new_tokens`? must be|must have less than)",  # TGI

@@ -227,6 +227,40 @@ def test_a_body_is_decoded_the_same_however_it_is_cut(body: bytes, expected: lis
             assert chunks == expected, pieces
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Input is too long for requested model.", "model_context"),  # Bedrock
+        ("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 6000]", "model_context"),
+        ("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+         "model_context"),  # TGI
+        ("inputs tokens + max_new_tokens must be <= 4096", "model_context"),
+        ("`inputs` must have less than 4096 tokens. Given: 5000", "model_context"),
+        ("This model's maximum prompt length is 131072 but it has 537812 tokens.", "model_context"),  # xAI
+        ("Invalid request: Your request exceeded model token limit: 8192", "model_context"),  # Kimi
+        ("Prompt exceeds max length", "model_context"),  # GLM
+        ("输入内容超长", "model_context"),
+        ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", "model_context"),
+        ("Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).", "model_context"),  # SGLang
+        ("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", "model_context"),
+        ("prompt token count of 130000 exceeds the limit of 128000", "model_context"),  # GitHub
+        ("input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000", "model_context"),  # Anthropic
+        ("Input prompt (5000 tokens) is too long and exceeds limit of 4096", "model_context"),  # vLLM
+        ("The number of input tokens 5000 cannot exceed the total tokens limit 4096", "model_context"),  # watsonx
+        ("length of prompt_tokens (9000) must be less than max_seq_len (8192).", "model_context"),  # SiliconFlow
+        ("Prompt tokens too long", "model_context"),  # Baidu
+        ("Total tokens of image and text exceed max message tokens", "model_context"),  # Volcengine
+        ("Rate limit reached: too many tokens per minute (TPM)", "model_failed"),
+        ("You exceeded your current quota: input is too long for the free tier", "model_failed"),
+        ("max_tokens must be at least 1", "model_failed"),
+        ("Range of max_tokens should be [1, 8192]", "model_failed"),
+        ("Range of top_p should be (0.0, 1.0]", "model_failed"),
+    ],
+)  # fmt: skip
+def test_how_servers_report_that_a_request_is_too_long(text: str, code: str) -> None:
+    assert decode(build_reply, [frames({"error": {"message": text, "code": 400}})]) == [f"<{code}>"]
+
+
 FINISH_REASONS = {
     "stop": ["stop", "eos", "end_turn", "STOP", "tool_calls", "function_call", "tool_use"],
     "length": ["length", "max_tokens", "MAX_TOKENS", "model_length", "model_context_window_exceeded"],
