@@ -584,6 +584,7 @@ class Item(msgspec.Struct, frozen=True):
         message_id: ID of the quoted message; None as for `conversation_id`.
         untrusted: Whether it may contain untrusted content.
         former: Earlier texts, oldest first.
+        count: Number of conversations that a memory stands for, since their memories say the same.
     """
 
     id: str
@@ -597,6 +598,7 @@ class Item(msgspec.Struct, frozen=True):
     message_id: str | None = None
     untrusted: bool = msgspec.field(name="outside", default=False)
     former: tuple[FormerText, ...] = msgspec.field(name="was", default=())
+    count: int = 1
 
     @property
     def is_summary(self) -> bool:

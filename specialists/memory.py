@@ -247,8 +247,9 @@ def _show_items(head: str, items: Sequence[Any], empty: str) -> Result:
 
 def _format_item(item: Any) -> str:
     kind = "summary by a model" if item.is_summary else item.category or item.kind
+    count = f", in {item.count} conversations" if item.count > 1 else ""
     protected = "" if item.mutable else ", protected"
-    return f"#{item.id} ({kind}, {item.updated:%Y-%m-%d}{protected}): {item.text}"
+    return f"#{item.id} ({kind}, {item.updated:%Y-%m-%d}{count}{protected}): {item.text}"
 
 
 def _shorten(text: str) -> str:

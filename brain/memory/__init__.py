@@ -188,7 +188,7 @@ class Memory:
         except StoreError as error:
             log.warning("memory: the result of the embedding check cannot be read: %s", error)
         self._background = background = Background(
-            self._store, model, embedder, self._rest_seconds, self._now, self._items.new_id, self._note_change, is_idle,
+            self._store, model, embedder, self._rest_seconds, self._now, self._items, self._note_change, is_idle,
             can_summarise,
         )  # fmt: skip
         work = {

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from brain.errors import BadRequest, ModelError, StoreError
+from brain.memory.items import MEMORIES, Items, renew
 from brain.memory.summaries import Writer, is_worth_memory, make_memory
 from brain.messages import IdleConversation, Item
 from brain.models.embedder import Embedder
@@ -59,13 +60,13 @@ class Background:
         embedder: Embedder,
         rest_seconds: float,
         now: Callable[[], datetime],
-        new_id: Callable[[str], Awaitable[str]],
+        items: Items,
         on_change: Callable[[str], None],
         is_idle: Callable[[], bool],
         can_summarise: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store, self._model, self._embedder = store, model, embedder
-        self._rest, self._now, self._new_id = timedelta(seconds=rest_seconds), now, new_id
+        self._rest, self._now, self._items = timedelta(seconds=rest_seconds), now, items
         self._on_change, self._is_idle, self._can_summarise = on_change, is_idle, can_summarise
         self._pauses = Backoff(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
         self._failures: Counter[tuple[str, str]] = Counter()
@@ -150,7 +151,8 @@ class Background:
         place = idle.user, idle.conversation_id
         if max(self._failures[place], self._interruptions[place]) >= TRIES or not is_worth_memory(idle):
             model = None
-        item_id = idle.memory.id if idle.memory else await self._new_id(idle.user)
+        is_own = idle.memory is not None and idle.memory.count == 1
+        item_id = idle.memory.id if idle.memory and is_own else await self._items.new_id(idle.user)
         try:
             if model is None:
                 item = await make_memory(idle, None, item_id, self._now())
@@ -168,7 +170,9 @@ class Background:
             self._interruptions[place] += 1
             return False
         try:
-            await self._store.set_memory(idle, item)
+            async with self._items.writing(idle.user):
+                same = item and await self._items.find_same(idle.user, item.text, MEMORIES)
+                await self._store.set_memory(idle, renew(same, item) if same and item else item)
         except BadRequest as error:
             log.info("memory: no space for the summary of a conversation: %s", error.message)
             await self._store.set_memory(idle, None)

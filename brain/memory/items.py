@@ -38,6 +38,19 @@ _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _ID_LENGTHS = (4, 4, 5, 6, 8)
 
 
+def renew(known: Item, item: Item) -> Item:
+    """Return a stored item with the date and the source of one that says the same."""
+    return structs.replace(
+        item,
+        id=known.id,
+        updated=max(known.updated, item.updated),
+        category=known.category,
+        mutable=known.mutable,
+        untrusted=known.untrusted or item.untrusted,
+        former=known.former,
+    )
+
+
 class Items:
     """The facts and memories of all users.
 
@@ -93,10 +106,10 @@ class Items:
         """Return the items with any of these words, best first."""
         return [item for item, _ in await self.store.search_words(user, words, kinds=kinds, limit=MAX_ALIKE)]
 
-    async def find_same(self, user: str, text: str) -> Item | None:
-        """Return the fact with the same words, ignoring case, accents and punctuation."""
+    async def find_same(self, user: str, text: str, kinds: Sequence[Kind] = FACTS) -> Item | None:
+        """Return the item with the same words, ignoring case, accents and punctuation."""
         same = words(text)
-        found = await self.find_by_words(user, text, FACTS)
+        found = await self.find_by_words(user, text, kinds)
         return next((item for item in found if words(item.text) == same), None)
 
     def writing(self, user: str) -> AbstractAsyncContextManager[Any]:

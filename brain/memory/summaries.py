@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from brain.errors import ModelError
 from brain.markers.neutralize import neutralize
 from brain.markers.scanner import Piece, ReasoningEnd, Scanner
-from brain.memory.terms import content_words
+from brain.memory.terms import content_words, words
 from brain.memory.texts import BETWEEN
 from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, Message
 from brain.models.embedder import EmbeddingModel
@@ -80,12 +80,18 @@ def is_worth_memory(idle: IdleConversation) -> bool:
 
 
 def _quote(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
-    """Return the user's newest messages that fit. If a former summary is included, they are not labelled as quotes."""
+    """Return the user's newest messages that fit, each once.
+
+    If a former summary is included, they are not labelled as quotes.
+    """
     opening = "" if earlier and earlier.is_summary else OWN_WORDS
-    quotes = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
-    quotes += [neutralize(_shorten(exchange.message, QUOTE_LENGTH)) for exchange in exchanges]
+    texts = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
+    texts += [neutralize(_shorten(exchange.message, QUOTE_LENGTH)) for exchange in exchanges]
+    once: dict[Any, str] = {}
+    for text in reversed(texts):
+        once.setdefault(tuple(words(text)) or text, text)
     newest, room = list[str](), SUMMARY_LENGTH - len(opening)
-    for quote in reversed(quotes):
+    for quote in once.values():
         room -= len(quote) + len(BETWEEN)
         if room < 0:
             break

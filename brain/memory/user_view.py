@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from brain.errors import BadRequest, Refused
 from brain.memory.cache import RecentInteractions
-from brain.memory.items import ALL, FACTS, MEMORIES, Items
+from brain.memory.items import ALL, FACTS, MEMORIES, Items, renew
 from brain.memory.quotes import Quote, UserMessage, find_quotes
 from brain.memory.terms import WordMatcher, content_words
 from brain.memory.texts import BETWEEN, FACT_LENGTH, MEMORY_LENGTH
@@ -95,6 +95,8 @@ class UserMemory:
         line = OWN_WORDS + _join(quotes, BETWEEN, MEMORY_LENGTH - len(OWN_WORDS))
         async with self._items.writing(self._user):
             item = await self._new("memory", line, quotes[-1].message, None)
+            if known := await self._items.find_same(self._user, line, MEMORIES):
+                item = renew(known, item)
             await self._put(item)
             return item
 

@@ -143,9 +143,10 @@ def remove_conversation(db: sqlite3.Connection, conversation: int) -> None:
 
 
 def remove_memories(db: sqlite3.Connection, conversation: int) -> None:
-    """Delete the memories of a conversation."""
-    db.execute("DELETE FROM item WHERE conversation = ? AND kind = 'memory'", (conversation,))
-    db.execute("DELETE FROM item WHERE key = (SELECT memory FROM conversation WHERE key = ?)", (conversation,))
+    """Delete the memories of a conversation. One that also stands for others stays, without its source."""
+    memories = "(conversation = :key AND kind = 'memory') OR key = (SELECT memory FROM conversation WHERE key = :key)"
+    others = "SELECT 1 FROM conversation c WHERE c.memory = item.key AND c.key <> :key"
+    db.execute(f"DELETE FROM item WHERE ({memories}) AND NOT EXISTS ({others})", {"key": conversation})
 
 
 def remove_recalled(exchange: Exchange) -> None:

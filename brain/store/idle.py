@@ -43,7 +43,10 @@ def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: b
 
 
 def set_memory(db: sqlite3.Connection, idle: IdleConversation, item: Item | None) -> None:
-    """Store the summary of a conversation, replacing the former one, unless the conversation was deleted."""
+    """Store the summary of a conversation, replacing the former one, unless the conversation was deleted.
+
+    An item that exists already then stands for this conversation, too. A former one that stands for others stays.
+    """
     conversation = idle.last_key >> EXCHANGES
     query = "SELECT c.memory FROM conversation c JOIN user u ON u.key = c.user WHERE c.key = ? AND u.name = ?"
     row = db.execute(query, (conversation, idle.user)).fetchone()
@@ -52,6 +55,7 @@ def set_memory(db: sqlite3.Connection, idle: IdleConversation, item: Item | None
     if item is not None:
         memory = items.put(db, idle.user, item)
         db.execute("UPDATE conversation SET memory = ? WHERE key = ?", (memory, conversation))
-        db.execute("DELETE FROM item WHERE key = ? AND key <> ?", (row[0], memory))
+        others = "SELECT 1 FROM conversation c WHERE c.memory = item.key"
+        db.execute(f"DELETE FROM item WHERE key = ? AND NOT EXISTS ({others})", row)
     db.execute("UPDATE conversation SET summarised_to = ?, claimed = 0 WHERE key = ?", (idle.last_key, conversation))
     exchanges.update_times(db, conversation)

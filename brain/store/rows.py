@@ -56,7 +56,10 @@ _decode_marks = msgspec.json.Decoder(_Marks).decode
 _decode_former = msgspec.json.Decoder(tuple[FormerText, ...]).decode
 
 EXCHANGE = "key, data"
-ITEM = "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.untrusted, i.former"
+ITEM = (
+    "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.untrusted, i.former, "
+    "max(1, (SELECT count(*) FROM conversation m WHERE m.memory = i.key))"
+)
 ITEMS = "item i LEFT JOIN conversation c ON c.key = i.conversation LEFT JOIN exchange e ON e.key = i.exchange"
 
 
@@ -143,7 +146,7 @@ def read_item(row: Sequence[Any]) -> Item:
     Raises:
         Damaged: it cannot be read.
     """
-    item_id, kind, text, created, updated, category, mutable, conversation, message, untrusted, former = row
+    item_id, kind, text, created, updated, category, mutable, conversation, message, untrusted, former, count = row
     try:
         return Item(
             item_id,
@@ -157,6 +160,7 @@ def read_item(row: Sequence[Any]) -> Item:
             message,
             bool(untrusted),
             _decode_former(former),
+            count,
         )
     except msgspec.MsgspecError:
         raise Damaged(f"item {item_id}") from None

@@ -132,7 +132,8 @@ class Preferences(Struct, tag="preferences", tag_field="kind"):
 
 AnyRecord = Head | ConversationRecord | FileRecord | ExchangeRecord | ItemRecord | TaskRecord | Preferences
 _decode = msgspec.json.Decoder(AnyRecord).decode
-_FIELDS = {kind: kind.__struct_fields__ for kind in (Exchange, Item, Task)}
+_FIELDS = {kind: tuple(name for name in kind.__struct_fields__ if name != "count") for kind in (Exchange, Item, Task)}
+"""Fields in the records of exports. The conversations tell how many of them a memory stands for."""
 
 
 def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[str, Any]]]:
@@ -164,7 +165,7 @@ def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[st
             )
     found = db.execute(
         f"SELECT {rows.ITEM}, s.question_id FROM {rows.ITEMS} LEFT JOIN conversation m ON m.memory = i.key "
-        "LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.user = ? ORDER BY i.key",
+        "AND m.key = i.conversation LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.user = ? ORDER BY i.key",
         (number,),
     )
     while some := found.fetchmany(TOGETHER):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from store_helpers import add_turn, memory
 
 from brain.messages import FormerText, Item
 from brain.store.sqlite import SQLite
@@ -74,6 +75,19 @@ def test_json_is_what_the_route_returns(brain: Brain) -> None:
     answer = json.loads(brain("memory", "list", "--json", "--search", "blood")[1])
     assert (answer["recall"], answer["next"], [one["id"] for one in answer["items"]]) == (True, None, ["f3a9"])
     assert answer["items"][0]["mutable"] is False
+
+
+async def fill_twice(store: SQLite) -> None:
+    for name in ("a", "b"):
+        await add_turn(store, "local", name, "I like jazz")
+        (idle,) = await store.claim_idle(datetime.now(UTC) + timedelta(days=1), 1)
+        await store.set_memory(idle, memory("m1", "They like jazz", conversation_id=name))
+
+
+def test_a_memory_shows_the_number_of_its_conversations(brain: Brain) -> None:
+    brain.use(fill_twice)
+    assert brain("memory", "list", "--search", "jazz")[1].splitlines()[1:] == [f"{'':<19} in 2 conversations"]
+    assert [one.get("count") for one in listed(brain)] == [None, None, None, 2]
 
 
 def test_a_fact_is_added(brain: Brain) -> None:

@@ -517,11 +517,67 @@ async def test_where_turns_never_end_the_users_own_words_are_stored(monkeypatch:
     assert toy.read == []
 
 
+WEATHER = ("What is the weather in Lisbon tomorrow?", "Sunny.")
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (Builtin([]), f"{OWN_WORDS}{WEATHER[0]}"),
+        (Toy(*["The user asked about Lisbon."] * 12), "The user asked about Lisbon."),
+    ],
+    ids=["quotes", "summaries"],
+)
+async def test_conversations_that_say_the_same_have_one_memory(
+    memory: Memory, store: BreakableStore, clock: Clock, model: Any, text: str
+) -> None:
+    async def summarised(conversation: str) -> dict[str, int]:
+        """The count of each memory, once the conversation has one."""
+
+        async def has_one() -> bool:
+            return conversation in {one.conversation_id for one in await store.items("ada", kind="memory")}
+
+        clock.advance(minutes=11)
+        async with memory.run_background(model):
+            await until(has_one)
+        return await counts()
+
+    async def counts() -> dict[str, int]:
+        return {one.text: one.count for one in await store.items("ada", kind="memory")}
+
+    for n in range(10):
+        await add_exchanges(store, "ada", f"c{n}", WEATHER)
+        assert await summarised(f"c{n}") == {text: n + 1}
+    (item,) = await store.items("ada", kind="memory")
+    assert item.created == item.updated == clock.time
+    assert texts((await memory.recall("ada", "How is the weather in Lisbon?")).items) == [text]
+    # one of them continues
+    await add_exchanges(store, "ada", "c3", LUNCH)
+    if isinstance(model, Toy):
+        model.writes = ["The user plans a lunch."]
+    (own,) = (await summarised("c3")).keys() - {text}
+    assert await counts() == {own: 1, text: 9}
+    # others are deleted
+    for n in (9, 0, 1, 2):
+        assert await store.delete("ada", f"c{n}")
+    assert await counts() == {own: 1, text: 5}
+    for n in range(4, 9):
+        assert await store.delete("ada", f"c{n}")
+    assert await counts() == {own: 1}
+
+
+async def test_a_question_is_quoted_once(memory: Memory, store: BreakableStore, clock: Clock) -> None:
+    await add_exchanges(store, "ada", "c1", WEATHER, LUNCH, ("what is the weather in lisbon, tomorrow", "Rain."))
+    clock.advance(minutes=11)
+    async with memory.run_background(Builtin([])):
+        assert await memories(store) == [f"{OWN_WORDS}{LUNCH[0]} / what is the weather in lisbon, tomorrow"]
+
+
 async def test_after_an_import_a_few_conversations_are_summarised_at_once(
     memory: Memory, store: BreakableStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.memory.background.SUMMARY_SECONDS", 3_600.0)
-    toy, idle = Toy(), Idle()
+    toy, idle = Toy(*(f"The user plans lunch {n}." for n in range(10))), Idle()
     for n in range(10):
         await add_exchanges(store, "ada", f"c{n}", LUNCH)
         clock.advance(minutes=1)
@@ -550,7 +606,7 @@ async def test_the_model_does_one_thing_at_a_time(memory: Memory, store: Breakab
         await add_exchanges(store, "ada", f"c{n}", LUNCH)
         await memory.edits.write("ada", f"The bins go out on day {n}.", "knowledge")
     clock.advance(minutes=11)
-    async with memory.run_background(toy := Slow()):
+    async with memory.run_background(toy := Slow(*(f"The user plans lunch {n}." for n in range(3)))):
         await memories(store, count=3)
         await until(lambda: are_embedded(memory, store))
     assert toy.together == 0

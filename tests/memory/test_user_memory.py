@@ -160,6 +160,10 @@ async def test_a_memory_of_a_conversation_is_made_of_quotes(memory: Memory) -> N
     assert item.text == "In the user's own words: I paint the study, I think. / Sage green it is."
     assert texts(await mine.memories()) == [item.text]
     assert await mine.facts() == []
+    again = await view(memory, "I paint the study, i think!", "sage green it is").store(
+        "I paint the study. Sage green."
+    )
+    assert (again.id, texts(await mine.memories())) == (item.id, [again.text])
     assert (await mine.forget(item.id)).id == item.id
 
 

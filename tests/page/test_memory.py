@@ -1,6 +1,7 @@
 """The memory dialog: list, search, correct and delete facts, and switch memory off."""
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Route, expect
@@ -128,6 +129,29 @@ def test_more_facts_are_loaded_on_demand(chat: Chat, server: PageServer, visitor
     more.click()
     expect(items).to_have_count(51)
     expect(dialog.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_summary_of_several_conversations_says_so(chat: Chat) -> None:
+    item: dict[str, Any] = {
+        "id": "m1",
+        "kind": "memory",
+        "text": "They like jazz",
+        "category": None,
+        "mutable": True,
+        "outside": False,
+        "created": "2026-11-20T12:00:00Z",
+        "updated": "2026-11-20T12:00:00Z",
+        "was": [],
+        "conversation_id": None,
+    }
+    page = {"recall": True, "items": [{**item, "count": 10}, {**item, "id": "m2"}], "next": None}
+    empty = {**page, "items": []}
+    chat.page.route(
+        "**/v1/memory?*", lambda route: route.fulfill(json=page if "kind=memory" in route.request.url else empty)
+    )
+    items = open_memory(chat).get_by_role("listitem")
+    expect(items.nth(0)).to_contain_text("In 10 conversations")
+    expect(items.nth(1)).not_to_contain_text("conversation")
 
 
 def test_a_late_list_does_not_reset_the_switch(chat: Chat) -> None:

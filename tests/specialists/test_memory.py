@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from memory_helpers import BreakableStore, add_exchanges, open_memory, view
 from specialist_calls import FakeModel
-from store_helpers import NOON, Clock
+from store_helpers import NOON, TOMORROW, Clock
 
 from brain import Context, Refused, Result
 from brain.assist.router import find_router
@@ -130,6 +130,17 @@ async def test_every_operation() -> None:
         assert (await ada.text(operation="forget", id=note.split()[0], text="The study")).endswith(note)
         assert "protected" in await ada.refusal(operation="forget", id=allergy.split()[0], text="penicillin")
         assert "colour is red" in await ada.text(operation="forget", text="colour")
+
+
+async def test_a_memory_names_the_number_of_its_conversations() -> None:
+    async with session() as ada:
+        for name in ("a", "b"):
+            await add_exchanges(ada.store, "ada", name, ("I like jazz", "Good."))
+            (idle,) = await ada.store.claim_idle(TOMORROW, 1)
+            await ada.store.set_memory(idle, Item("m1", "memory", "They like jazz", NOON, NOON, conversation_id=name))
+        assert (await ada.text(operation="long_memory")).splitlines()[1:] == [
+            f"- #m1 (summary by a model, {NOON:%Y-%m-%d}, in 2 conversations): They like jazz"
+        ]
 
 
 async def test_a_summary_by_a_model_is_named_as_one() -> None:

@@ -123,6 +123,22 @@ async def test_an_export_has_everything_of_its_user(store: SQLite, tmp_path: Pat
         assert history.files[0].id == 2
 
 
+async def test_a_memory_of_several_conversations_is_exported_once(store: SQLite, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        await add_turn(store, "ada", name, "I like jazz")
+        (idle,) = await store.claim_idle(TOMORROW, 1)
+        await store.set_memory(idle, memory("m1", "They like jazz", conversation_id=name))
+    assert [one.count for one in await store.items("ada")] == [2]
+    records = await exported(store, "ada")
+    (record,) = (one for one in records if one["kind"] == "item")
+    assert (record["conversation_id"], "count" in record) == ("b", False)
+    async with store_at(tmp_path / "other.db") as other:
+        await import_records(other, "ada", records)
+        assert [one.count for one in await other.items("ada")] == [1]
+        (idle,) = await other.claim_idle(TOMORROW, 9)  # whose summary will say the same
+        assert idle.conversation_id == "a"
+
+
 async def test_what_exists_is_left_as_it_is(store: SQLite) -> None:
     await fill(store, "ada")
     records = await exported(store, "ada")

@@ -95,6 +95,8 @@ def _print_item(item: Item) -> None:
     """Print an item, its former texts and its restrictions."""
     lines = [f"{item.id:<8} {item.updated.astimezone():%Y-%m-%d} {item.category or item.kind:<11} {item.text}"]
     lines += [f"{'':<19} was: {was.text} (until {was.until.astimezone():%Y-%m-%d})" for was in reversed(item.former)]
+    if item.count > 1:
+        lines.append(f"{'':<19} in {item.count} conversations")
     if not item.mutable:
         lines.append(f"{'':<19} protected: the model cannot change or delete it")
     if item.untrusted:

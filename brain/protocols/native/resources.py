@@ -82,12 +82,17 @@ def encode_items(items: Sequence[Item], limit: int, *, recall: bool) -> bytes:
     """
     shown = items[:limit]
     following = shown[-1].id if len(items) > limit else None
-    return encode({"recall": recall, "items": msgspec.to_builtins(shown), "next": following})
+    return encode({"recall": recall, "items": [_show_item(item) for item in shown], "next": following})
 
 
 def encode_item(item: Item) -> bytes:
     """Encode one fact or summary."""
-    return encode(msgspec.to_builtins(item))
+    return encode(_show_item(item))
+
+
+def _show_item(item: Item) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(item)
+    return shown if item.count > 1 else {name: value for name, value in shown.items() if name != "count"}
 
 
 def encode_recall(is_on: bool) -> bytes:

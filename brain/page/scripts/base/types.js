@@ -17,7 +17,7 @@
  * @typedef {"personal" | "preferences" | "knowledge" | "general"} Category
  * @typedef {{ id: string, kind: "fact" | "memory", text: string, created: string, updated: string,
  *   category: Category | null, mutable: boolean, conversation_id: string | null, message_id: string | null,
- *   outside: boolean, was: { text: string, until: string }[] }} Item
+ *   outside: boolean, was: { text: string, until: string }[], count?: number }} Item
  * @typedef {{ name: string, description: string, examples: string[], approval: "never" | "always" | "depends",
  *   activates_on: string[], available: boolean, unavailable_reason?: string, origin: string }} Specialist
  *

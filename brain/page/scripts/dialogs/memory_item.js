@@ -35,7 +35,9 @@ function describe(item, memory) {
   const line = make("p", "small"), isChanged = item.updated.slice(0, 10) !== item.created.slice(0, 10);
   const since = t(isChanged ? "changedOn" : "addedOn", { date: formatDate(new Date(item.updated)) });
   if (!item.mutable) line.append(make("span", "tag", t("protected")), " ");
-  line.append(since, ...linkToConversation(item, memory), ...(item.outside ? [` · ${t("fromOutside")}`] : []));
+  const more = [...(item.count ? [t("inConversations", { count: item.count })] : []),
+    ...(item.outside ? [t("fromOutside")] : [])];
+  line.append(since, ...linkToConversation(item, memory), ...more.map((text) => ` · ${text}`));
   return line;
 }
 
