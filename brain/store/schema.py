@@ -354,11 +354,32 @@ _MARK = (
 )
 """Marks what older versions did not: private data that conversations and tasks may contain."""
 
+_JOIN_MEMORIES = (
+    "CREATE TEMP TABLE same (key INTEGER PRIMARY KEY, kept INTEGER NOT NULL)",
+    """INSERT INTO same SELECT key, kept FROM (
+            SELECT key, first_value(key) OVER (PARTITION BY user, text ORDER BY updated DESC, key DESC) AS kept
+            FROM item WHERE kind = 'memory'
+        ) WHERE key <> kept""",
+    f"""UPDATE exchange SET recalled_ids = (
+            SELECT json_group_array(coalesce((
+                SELECT k.id FROM conversation c JOIN item i ON i.user = c.user AND i.id = r.value
+                JOIN same ON same.key = i.key JOIN item k ON k.key = same.kept WHERE c.key = exchange.key >> {EXCHANGES}
+            ), r.value)) FROM json_each(recalled_ids) r
+        ) WHERE recalled_ids <> '[]' AND json_valid(recalled_ids) AND EXISTS (SELECT 1 FROM same)""",
+    "UPDATE conversation SET memory = same.kept FROM same WHERE memory = same.key",
+    """UPDATE item SET untrusted = 1
+        WHERE key IN (SELECT kept FROM same JOIN item i ON i.key = same.key WHERE i.untrusted = 1)""",
+    "DELETE FROM item WHERE key IN (SELECT key FROM same)",
+    "DROP TABLE same",
+)
+"""Leaves one of the memories with the same text; erasing it still finds the questions that recalled the others."""
+
 _FROM_SECOND = (
     "ALTER TABLE user ADD COLUMN private_data INTEGER NOT NULL DEFAULT 0",
     _ANSWER,
     _ANSWER_INDEX,
     *_MARK,
+    *_JOIN_MEMORIES,
 )
 _KEY = f"INSERT OR IGNORE INTO exam (name, result) VALUES ('{ANSWER_KEY}', hex(randomblob(32)))"
 
@@ -410,7 +431,7 @@ def migrate(db: sqlite3.Connection) -> None:
         statements += ["ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'"] if version == 1 else []
         statements += [f"ALTER TABLE {name} RENAME TO old_{name}" for name in _CHANGED_TABLES]
         statements += [*_TABLES, *_COPY, *(f"DROP TABLE old_{name}" for name in reversed(_CHANGED_TABLES))]
-        statements += [*_MARK, *_INDEXES, *_TRIGGERS]
+        statements += [*_MARK, *_INDEXES, *_TRIGGERS, *_JOIN_MEMORIES]
     for statement in (*statements, _KEY):
         db.execute(statement)
     db.execute("PRAGMA legacy_alter_table = OFF")

@@ -16,7 +16,7 @@ from limits import WAIT_SECONDS
 from store_helpers import opened
 
 from brain.cli.main import run
-from brain.messages import Call, Marks
+from brain.messages import OWN_WORDS, Call, Marks
 from brain.store.sqlite import SQLite
 
 DATA = Path(__file__).parent / "data"
@@ -114,6 +114,37 @@ def test_a_database_of_0_2_0_gets_the_marks_of_private_data(file: Path) -> None:
         assert post(server.url, json={"message": "More?", "conversation_id": "tea"}, headers=key("ada")).status == 200
         messages = get(server, "ada", "/v1/conversations/tea")["messages"]
         assert [message["parts"][-1]["text"] for message in messages[-2:]] == ["More?", "Yes."]
+
+
+def test_memories_of_0_2_0_that_say_the_same_become_one(file: Path) -> None:
+    file.write_bytes(gzip.decompress((DATA / "brain-0.2.0.db.gz").read_bytes()))
+    with closing(sqlite3.connect(file)) as db, db:
+        text = f"{OWN_WORDS}What is tea?"
+        db.execute(
+            "UPDATE item SET text = ?, updated = updated + key WHERE key IN (6, 7, 8, 9)", (text,)
+        )  # 6 is of bob
+        db.execute("UPDATE item SET untrusted = (key = 7) WHERE kind = 'memory'")
+        db.execute("""UPDATE exchange SET recalled_ids = '["2k3r","qzhu"]' WHERE recalled_ids LIKE '%2k3r%'""")
+
+    async def recalling(store: SQLite) -> int:
+        page = await store.conversation("ada", "planned", limit=9)
+        return 0 if page is None else sum("Recalled" in one.question for one in page.exchanges)
+
+    async def main() -> None:
+        async with opened(SQLite(file)) as store:
+            found = {one.id: one for one in await store.items("ada", kind="memory") if one.text == text}
+            ((item_id, one),) = found.items()
+            assert (item_id, one.count, one.untrusted) == ("9m6n", 3, True)
+            assert [one.count for one in await store.items("bob", kind="memory")] == [1]
+            assert [await store.memory_of("ada", name) for name in ("tea", "me", "cold")] == [one] * 3
+            assert [one.id for one, _ in await store.search_words("ada", "tea", kinds=["memory"], limit=9)][:1] == [
+                "9m6n"
+            ]
+            before = await recalling(store)
+            await store.erase("ada", item_id)
+            assert (before, await recalling(store)) == (1, 0)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"parts":7}'])
