@@ -7,7 +7,16 @@ from inspect import iscoroutine
 
 from brain import concurrency
 from brain.cli.arguments import make_parser
-from brain.cli.process import FAILED, INTERRUPTED, USAGE, CommandError, UsageError, log_to_stderr, print_error
+from brain.cli.process import (
+    FAILED,
+    INTERRUPTED,
+    USAGE,
+    CommandError,
+    UsageError,
+    log_to_stderr,
+    print_error,
+    replace_unwritable,
+)
 from brain.cli.process import run_command as run_coroutine
 from brain.errors import BadRequest, BrainError, SettingsError
 from brain.settings import read
@@ -30,6 +39,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 for success, 1 for a failure, 2 for wrong arguments or settings, 130 after Ctrl-C.
     """
     help_command = "brain --help"
+    replace_unwritable()
     try:
         parsed = make_parser().parse_args(arguments)
         help_command = f"{parsed.parser.prog} --help"

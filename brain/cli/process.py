@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import faulthandler
+import io
 import logging
 import os
 import signal
@@ -37,6 +38,13 @@ class CommandError(BrainError):
 
 class UsageError(CommandError):
     """Wrong arguments: the exit code is 2."""
+
+
+def replace_unwritable() -> None:
+    """Replace characters that standard output or standard error cannot encode, such as with PYTHONIOENCODING=cp1252."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="replace")
 
 
 def print_error(what: str, advice: str) -> None:

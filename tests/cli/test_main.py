@@ -1,6 +1,7 @@
 """The command line as a whole: arguments, settings, exit codes; `specialists`, `check` and `serve`."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -119,6 +120,26 @@ def test_the_installed_command_is_the_same() -> None:
     with Process("--version") as process:
         assert process.end(WAIT_SECONDS) == (0, version, "")
     assert version.startswith("brain 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "out", "err"),
+    [
+        (["ask", "x"], b"caf\xe9 ? ??\n", b""),
+        (["ask", "--json", "x"], '"text":"café √ 寿司"'.encode(), b""),
+        (["memory", "add", "I like 寿司"], b"I like ??\n", b""),
+        (["asl", "寿"], b"", b"brain: Unknown command 'asl'."),
+    ],
+)
+def test_what_the_output_cannot_encode_is_replaced(
+    arguments: list[str], out: bytes, err: bytes, tmp_path: Path
+) -> None:
+    model, store = script(tmp_path, ["café √ 寿司"]), f"sqlite:{tmp_path / 'brain.db'}"
+    env = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0", "BRAIN_MODEL": model, "BRAIN_STORE": store}
+    found = subprocess.run([sys.executable, "-m", "brain", *arguments], capture_output=True, env=env, check=False)
+    assert out in found.stdout
+    assert err in found.stderr
+    assert b"Traceback" not in found.stderr
 
 
 def test_importing_brain_opens_nothing() -> None:

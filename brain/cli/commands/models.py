@@ -34,7 +34,7 @@ async def models(arguments: argparse.Namespace, settings: Settings) -> int:
             for use, entry in _uses(connected)
         ]
     if arguments.json:
-        print(json.dumps({"models": found}, ensure_ascii=False, indent=2))
+        print(json.dumps({"models": found}, indent=2))
         return DONE
     for one in found:
         print(f"{one['name']} ({one['description']})")

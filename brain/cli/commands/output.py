@@ -83,7 +83,9 @@ def print_json_event(turn_id: str) -> Callable[[Event], None]:
 
     def show(event: Event) -> None:
         name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
-        print(encode({"event": name, "id": f"{turn_id}.{next(numbers)}", "data": data}).decode(), flush=True)
+        line = encode({"event": name, "id": f"{turn_id}.{next(numbers)}", "data": data})
+        sys.stdout.buffer.write(line + b"\n")  # JSON is UTF-8, whatever the terminal's encoding is
+        sys.stdout.buffer.flush()
 
     return show
 

@@ -55,7 +55,7 @@ def specialists(arguments: argparse.Namespace, settings: Settings) -> int:
             "specialists": [_describe(entry) for entry in entries],
             "refused": [{"name": r.name, "origin": r.origin, "reason": r.reason} for r in refused],
         }
-        print(json.dumps(found, ensure_ascii=False, indent=2))
+        print(json.dumps(found, indent=2))
         return DONE
     for entry in entries:
         one = entry.specialist
