@@ -30,6 +30,11 @@ _APART = 1.0
 _HYPHEN = "\x02"
 """PDFium's character for a hyphen at a line end."""
 _POINTS_PER_INCH = 72
+_UNSEEN = 2 | 32
+"""The flags Hidden and NoView of an annotation."""
+_PASSWORD = 1 << 13
+"""The flag of a text field that shows no characters."""
+MAX_OPTIONS = 2000
 
 
 def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
@@ -86,7 +91,9 @@ def _read_annotations(pdf: Any, page: Any, index: int) -> list[str]:
     for number in range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, number)
         kind = pdfium.FPDFAnnot_GetSubtype(annotation)
-        if kind == pdfium.FPDF_ANNOT_WIDGET and pdf.formenv:
+        if pdfium.FPDFAnnot_GetFlags(annotation) & _UNSEEN:
+            pass
+        elif kind == pdfium.FPDF_ANNOT_WIDGET and pdf.formenv:
             found.append(_read_field(pdf.formenv, annotation))
         elif kind not in (pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP, pdfium.FPDF_ANNOT_WIDGET):
             text, author = (_get_text(pdfium.FPDFAnnot_GetStringValue, annotation, key) for key in (b"Contents", b"T"))
@@ -113,7 +120,15 @@ def _read_field(form: Any, annotation: Any) -> str:
     if kind == pdfium.FPDF_FORMFIELD_RADIOBUTTON:
         is_chosen = pdfium.FPDFAnnot_IsChecked(form, annotation)
         return f"{name}: {_get_text(pdfium.FPDFAnnot_GetFormFieldExportValue, form, annotation)}" if is_chosen else ""
-    value = _get_text(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)
+    if kind == pdfium.FPDF_FORMFIELD_TEXTFIELD and pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD:
+        return f"{name}: (not read: a password)"
+    options = range(min(max(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 0), MAX_OPTIONS))
+    chosen = [
+        _get_text(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option)
+        for option in options
+        if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, option)
+    ]
+    value = ", ".join(chosen) or _get_text(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)
     return f"{name}: {value}" if value and kind != pdfium.FPDF_FORMFIELD_PUSHBUTTON else ""
 
 
@@ -194,6 +209,8 @@ def _continues(word: Sequence[Glyph], glyph: Glyph) -> bool:
     height = max(before.height, glyph.height)
     if min(before.top, glyph.top) - max(before.bottom, glyph.bottom) <= _SAME_LINE * min(before.height, glyph.height):
         return False
+    if (before.left, before.right) == (glyph.left, glyph.right):  # the letters of a ligature
+        return True
     after = glyph.left - max(one.right for one in word[-2:])
     ahead = min(one.left for one in word[-2:]) - glyph.right
     rtl = is_rtl(before.char) or is_rtl(glyph.char)

@@ -286,6 +286,11 @@ def filled_form(*, has_text: bool) -> bytes:
         f"/Subtype /Widget /FT /Tx /T (empty) {look} {place(20, 30)}",
         f"/Subtype /Widget /FT /Btn /T (agree) /V /Yes /AS /Yes /AP << /N << /Yes 5 0 R >> >> {place(2, 4)}",
         f"/Subtype /Widget /FT /Ch /Ff 131072 /T (town) /V (Bern) /Opt [(Bern) (Basel)] {look} {place(4, 18)}",
+        "/Subtype /Widget /FT /Ch /Ff 2097152 /T (tongues) /V [(de) (en)] /I [0 1] "
+        f"/Opt [[(de) (German)] [(en) (English)] [(fr) (French)]] {look} {place(4, 18)}",
+        f"/Subtype /Widget /FT /Tx /Ff 8192 /T (code) /V (hunter2) {look} {place(20, 30)}",
+        f"/Subtype /Widget /FT /Tx /T (hidden) /V (x) {look} {place(20, 30).replace('/F 4', '/F 2')}",
+        f"/Subtype /Text /Contents (not shown) {place(90, 95).replace('/F 4', '/F 32')}",
         f"/Subtype /Text /T (Bo) /Contents (Is this\nright?) {place(90, 95)}",
         f"/Subtype /FreeText /Contents (Approved) {look} {place(70, 90)}",
         f"/Subtype /Highlight /QuadPoints [20 40 300 40 20 65 300 65] {place(40, 65)}",
@@ -293,7 +298,7 @@ def filled_form(*, has_text: bool) -> bytes:
     ]
     numbers = " ".join(f"{6 + n} 0 R" for n in range(len(annotations)))
     drawing = "BT /F1 14 Tf 20 70 Td (Contract) Tj ET" if has_text else ""
-    form = f"/Fields [6 0 R 7 0 R 8 0 R 9 0 R] {look} /DR << /Font << /F1 3 0 R >> >> /NeedAppearances true"
+    form = f"/Fields [{numbers}] {look} /DR << /Font << /F1 3 0 R >> >> /NeedAppearances true"
     return pdf_of(
         [
             f"<< /Type /Catalog /Pages 2 0 R /AcroForm << {form} >> >>",
@@ -308,7 +313,10 @@ def filled_form(*, has_text: bool) -> bytes:
 
 
 def test_values_of_forms_and_notes_are_in_the_text_and_in_the_picture() -> None:
-    added = "Full name: Ada Lovelace\nagree: ☒\ntown: Bern\nNote by Bo: Is this right?\nText: Approved"
+    added = (
+        "Full name: Ada Lovelace\nagree: ☒\ntown: Bern\ntongues: German, English\ncode: (not read: a password)"
+        "\nNote by Bo: Is this right?\nText: Approved"
+    )
     assert extract("a.pdf", filled_form(has_text=True)) == f"Contract\n\n{added}"
     assert "Ada Lovelace" in extract("a.pdf", filled_form(has_text=False))  # by OCR
 
@@ -321,6 +329,8 @@ def test_ignores_stamps_and_garbled_text_layers() -> None:
         ["BT /F1 12 Tf 14 TL 20 80 Td (some infor-) Tj T* (mation) Tj ET"], "<< /Font << /F1 3 0 R >> >>", ""
     )
     assert extract("a.pdf", hyphen) == "some infor-\nmation"
+    wide = "BT /F1 12 Tf 150 Tz 20 80 Td (con\\256dential) Tj ET"
+    assert extract("a.pdf", make_pdf([wide], "<< /Font << /F1 3 0 R >> >>", "")) == "confidential"  # with a ligature
 
 
 @pytest.mark.parametrize("kind", ["PDF", "TIFF"])
