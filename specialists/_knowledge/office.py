@@ -30,7 +30,10 @@ MAX_RATIO = 100
 """Maximum ratio of unpacked to packed size for members over `RATIO_FROM`; text has about 10, number sheets 30."""
 RATIO_FROM = 1_000_000
 MAX_MEMBERS = 20_000
-MAX_EMPTY_ROWS = 1_000
+MAX_EMPTY_ROWS = 5_000
+MAX_REPEATED = 10_000_000
+"""Maximum number of characters per file that merged cells repeat."""
+MAX_LABEL = 255
 MAX_EXTRAS = 10_000
 """Maximum number of merged ranges, comments and formulas without a value that are read per sheet."""
 NO_EXCEL = "Excel files cannot be read on this server"
@@ -89,6 +92,7 @@ class _Package:
     data: bytes
     archive: zipfile.ZipFile
     unread: set[tuple[str, str]] = field(default_factory=set)
+    _repeated: int = 0
 
     def parse(self, path: str) -> Element:
         return ElementTree.fromstring(self.archive.read(path))
@@ -114,17 +118,29 @@ class _Package:
         return path
 
     def parse_related(self, path: str, *kinds: str) -> Iterator[Element]:
-        """Parse the parts that a part refers to, in the order of their paths."""
-        for _, _, target in sorted(self.related(path, *kinds), key=lambda relation: relation[2]):
-            yield self.parse(target)
+        """Parse the parts that a part refers to, each once, in the order of their paths."""
+        for target in sorted({target for _, _, target in self.related(path, *kinds)}):
+            if target in self.archive.NameToInfo:
+                yield self.parse(target)
+            else:
+                self.unread.add(("missing part", target))
+
+    def repeat(self, text: str, times: int = 1) -> list[str]:
+        """Return the text of a merged cell for further cells; empty ones after `MAX_REPEATED` characters."""
+        self._repeated += len(text) * times
+        return [text if self._repeated <= MAX_REPEATED else ""] * times
 
     def read_drawings(self, path: str) -> Iterator[str]:
         """Yield the texts of charts and diagrams of a part; count what cannot be read."""
         for _, kind, target in self.related(path):
             if kind in ("chart", "chartEx", "diagramData"):
-                words = [one.text for one in self.parse(target).iter() if _name(one) in ("t", "v") and one.text]
-                label = "Chart" if kind.startswith("chart") else "Diagram"
-                yield f"{label}: {', '.join(dict.fromkeys(words))}"
+                if target not in self.archive.NameToInfo:
+                    self.unread.add(("missing part", target))
+                elif kind == "chart":
+                    yield f"Chart: {_read_chart(self.parse(target))}"
+                else:
+                    words = [one.text for one in self.parse(target).iter() if _name(one) in ("t", "v") and one.text]
+                    yield f"{'Diagram' if kind == 'diagramData' else 'Chart'}: {', '.join(dict.fromkeys(words))}"
             elif kind in _PICTURE_WORDS:
                 self.unread.add((_PICTURE_WORDS[kind], target))
 
@@ -157,6 +173,17 @@ def _value(element: Element | None, *names: str) -> str | None:
     return _get(_child(element, *names), "val")
 
 
+def _read_chart(chart: Element) -> str:
+    """Return the titles of a chart, and each series as its name, categories and values in order."""
+    series = [one for one in chart.iter() if _name(one) == "ser"]
+    points = {point for one in series for point in one.iter() if _name(point) == "v"}
+    parts = [one.text for one in chart.iter() if _name(one) in ("t", "v") and one not in points]
+    for one in series:
+        rows = [[point.text or "" for point in child.iter() if point in points] for child in one]
+        parts.append(": ".join(", ".join(row) for row in rows if row))
+    return "; ".join(filter(None, parts))
+
+
 def _is_on(element: Element | None) -> bool:
     return element is not None and _get(element, "val") not in ("0", "false", "off")
 
@@ -172,6 +199,9 @@ _HIDDEN = frozenset({"del", "moveFrom", "delText", "delInstrText", "instrText", 
 """Elements without text that is shown: what was deleted, codes of fields, properties, and guides to pronunciation."""
 _CHARACTERS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _SYMBOLS = {0xF0FE: "☒", 0xF0FD: "☒", 0xF0A8: "☐", 0xF06F: "☐", 0xF0FC: "✓", 0xF0B7: "•", 0xF0E0: "→"}
+_SIGNS = {"nary": ("chr", "∫", ""), "rad": ("", "√(", ")"), "d": ("begChr", "(", ")")}
+"""Of a formula: the name of a sign that may differ, what stands before, and what behind."""
+_SCRIPTS = {"num": "", "den": "/", "sup": "^", "sub": "_"}
 _NOTE_MARKS = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
 
 
@@ -180,9 +210,11 @@ class _TextReader:
     """Collects the text of paragraphs. Fields may span several: their result is text, their code is not.
 
     Attributes:
+        hidden: IDs of styles whose text is not shown.
         boxes: text boxes, which have paragraphs of their own.
     """
 
+    hidden: frozenset[str] = frozenset()
     boxes: list[Element] = field(default_factory=list)
     _codes: list[bool] = field(default_factory=list)
 
@@ -199,6 +231,8 @@ class _TextReader:
                 continue
             elif name == "txbxContent":
                 self.boxes.append(one)
+            elif name == "r":
+                yield self._read_run(one)
             elif any(self._codes):  # a field in the code of another one
                 yield from () if name == "t" else self._walk(one)
             elif name == "t":
@@ -207,13 +241,34 @@ class _TextReader:
                 yield _CHARACTERS[name]
             elif name == "sym":
                 code = int(_get(one, "char") or "20", 16)
-                yield _SYMBOLS.get(code, "" if 0xE000 <= code < 0xF900 else chr(code))
+                yield _SYMBOLS.get(code, "" if 0xD800 <= code < 0xF900 else chr(code))
             elif name in _NOTE_MARKS:
                 yield f"[^{_NOTE_MARKS[name]}{_get(one, 'id')}]"
+            elif name in _SIGNS:
+                sign, before, after = _SIGNS[name]
+                properties = _child(one, f"{name}Pr")
+                before = _value(properties, sign) or before
+                yield f"{before}{''.join(self._walk(one))}{_value(properties, 'endChr') or after}"
+            elif name in _SCRIPTS:
+                inner = "".join(self._walk(one))
+                inner = inner if inner.isalnum() or not inner else f"({inner})"
+                yield _SCRIPTS[name] + inner if inner else ""
             elif name in ("docPr", "cNvPr"):
                 yield f"[{described}]" if (described := " ".join((_get(one, "descr") or "").split())) else ""
             else:
                 yield from self._walk(one)
+
+    def _read_run(self, run: Element) -> str:
+        """Return the text of a run; of a hidden one only fields are followed. Numbers in superscript get a `^`."""
+        text, properties = "".join(self._walk(run)), _child(run, "rPr")
+        hidden = _child(properties, "vanish")
+        if _is_on(hidden) or (hidden is None and _value(properties, "rStyle") in self.hidden):
+            return ""
+        raises = (_value(properties, "position"), _get(properties, "baseline"))
+        is_raised = _value(properties, "vertAlign") == "superscript" or any(
+            (one or "0")[0] in "123456789" for one in raises
+        )
+        return f"^{text}" if is_raised and text.strip("+-−").isdigit() else text
 
     def _enter_field(self, mark: Element) -> str:
         """Follow begin, separator and end of a field; return the state of a check box or list."""
@@ -270,6 +325,7 @@ class _Style:
     level: int | None
     numbering: tuple[str | None, str | None]
     base: str | None
+    is_hidden: bool
 
 
 class _Document:
@@ -279,8 +335,8 @@ class _Document:
         self._package = package
         self._path = path
         self._styles = dict(self._read_styles())
-        self._lists = _Lists(package.parse_related(path, "numbering"))
-        self._text = _TextReader()
+        self._lists = _Lists(package.parse_related(path, "numbering"), self._styles)
+        self._text = _TextReader(frozenset(key for key, style in self._styles.items() if style.is_hidden))
 
     def _read_styles(self) -> Iterator[tuple[str, _Style]]:
         for styles in self._package.parse_related(self._path, "styles"):
@@ -289,7 +345,8 @@ class _Document:
                     name = (_value(style, "name") or "").lower()
                     level = _LEVELS.get(name, _outline_level(_child(style, "pPr")))
                     numbering = _numbering_of(_child(style, "pPr"))
-                    yield _get(style, "styleId") or "", _Style(level, numbering, _value(style, "basedOn"))
+                    is_hidden = _is_on(_child(style, "rPr", "vanish"))
+                    yield _get(style, "styleId") or "", _Style(level, numbering, _value(style, "basedOn"), is_hidden)
 
     def read_blocks(self, parent: Element) -> Iterator[tuple[int | None, str]]:
         """Yield the paragraphs and tables of an element in order, with the level of headings."""
@@ -317,8 +374,12 @@ class _Document:
             level = style.level if level is None else level
             numbering = (numbering[0] or style.numbering[0], numbering[1] or style.numbering[1])
             name = style.base or ""
-        if text and (label := self._lists.next_label(*numbering, _value(properties, "pStyle"))):
-            text = f"{label} {text}"
+        own = _value(properties, "pStyle")
+        if own in self._text.hidden:
+            text = ""
+        if text or not any(_child(properties, "rPr", name) is not None for name in ("del", "moveFrom", "vanish")):
+            label = self._lists.next_label(*numbering, own)  # an empty paragraph of a list counts, too
+            text = f"{label} {text}" if label and text else text
         if text:
             yield level, " ".join(text.split()) if level is not None else text
         for box in boxes:
@@ -335,10 +396,11 @@ class _Document:
                 properties = _child(cell, "tcPr")
                 merge = _child(properties, "vMerge")
                 if merge is not None and _get(merge, "val") != "restart" and len(cells) < len(above):
-                    text = above[len(cells)]
+                    (text,) = self._package.repeat(above[len(cells)])
                 else:
                     text = "\n".join(inner for _, inner in self.read_blocks(cell))
-                cells += [text] * min(int(_value(properties, "gridSpan") or 1), MAX_COLUMNS)
+                span = min(int(_value(properties, "gridSpan") or 1), MAX_COLUMNS)
+                cells += [text, *self._package.repeat(text, span - 1)]
             yield cells
             above = cells
 
@@ -380,20 +442,40 @@ def _numbering_of(properties: Element | None) -> tuple[str | None, str | None]:
 
 @dataclass(slots=True)
 class _Level:
-    """How a level of a list is numbered; `template` is such as `%1.%2)`."""
+    """How a level of a list is numbered.
+
+    Attributes:
+        template: such as `%1.%2)`.
+        is_legal: whether numbers of other levels are shown as decimals.
+        restarts: whether it starts again after a paragraph of a level above.
+    """
 
     start: int
     kind: str
     template: str
+    is_legal: bool
+    restarts: bool
+
+
+def _read_level(element: Element) -> _Level:
+    return _Level(
+        int(_value(element, "start") or 0),
+        _value(element, "numFmt") or "decimal",
+        (_value(element, "lvlText") or "")[:MAX_LABEL],
+        _is_on(_child(element, "isLgl")),
+        _value(element, "lvlRestart") != "0",
+    )
 
 
 class _Lists:
     """Numbers the paragraphs of lists, as Word does when it shows them."""
 
-    def __init__(self, parts: Iterable[Element]) -> None:
+    def __init__(self, parts: Iterable[Element], styles: dict[str, _Style]) -> None:
         self._levels: dict[str, dict[int, _Level]] = {}
         self._styles: dict[tuple[str, str], int] = {}
         self._abstract: dict[str, str] = {}
+        self._links: dict[str, str] = {}
+        self._overrides: dict[tuple[str, int], _Level] = {}
         self._starts: dict[tuple[str, int], int] = {}
         self._counts: dict[str, dict[int, int]] = {}
         for part in parts:
@@ -402,35 +484,43 @@ class _Lists:
                     self._add_levels(_get(one, "abstractNumId") or "", one)
                 elif _name(one) == "num":
                     self._add_list(_get(one, "numId") or "", one)
+        for number, key in self._abstract.items():
+            if (linked := styles.get(self._links.get(key, ""))) and linked.numbering[0]:
+                self._abstract[number] = self._abstract.get(linked.numbering[0], key)
 
     def _add_levels(self, key: str, definition: Element) -> None:
         levels = self._levels.setdefault(key, {})
+        if link := _value(definition, "numStyleLink"):
+            self._links[key] = link
         for one in definition:
             if _name(one) == "lvl":
                 at = int(_get(one, "ilvl") or 0)
-                kind, template = _value(one, "numFmt") or "decimal", _value(one, "lvlText") or ""
-                levels[at] = _Level(int(_value(one, "start") or 0), kind, template)
+                levels[at] = _read_level(one)
                 if style := _value(one, "pStyle"):
                     self._styles[key, style] = at
 
     def _add_list(self, number: str, definition: Element) -> None:
         self._abstract[number] = _value(definition, "abstractNumId") or ""
         for one in definition:
-            if _name(one) == "lvlOverride" and (start := _value(one, "startOverride")) is not None:
-                self._starts[number, int(_get(one, "ilvl") or 0)] = int(start)
+            if _name(one) == "lvlOverride":
+                at = int(_get(one, "ilvl") or 0)
+                if (start := _value(one, "startOverride")) is not None:
+                    self._starts[number, at] = int(start)
+                if (level := _child(one, "lvl")) is not None:
+                    self._overrides[number, at] = _read_level(level)
 
     def next_label(self, number: str | None, level: str | None, style: str | None) -> str:
         """Return the label of the next paragraph of a list, such as `3.1` or `-`; empty for others."""
         if number is None or number == "0" or (key := self._abstract.get(number)) not in self._levels:
             return ""
-        levels = self._levels[key]
+        levels = self._levels[key] | {at: level for (one, at), level in self._overrides.items() if one == number}
         at = int(level) if level is not None else self._styles.get((key, style or ""), 0)
         if at not in levels or levels[at].kind == "none":
             return ""
         counts = self._counts.setdefault(key, {})
         restart = self._starts.pop((number, at), None)
         counts[at] = restart if restart is not None else counts.get(at, levels[at].start - 1) + 1
-        for deeper in [one for one in counts if one > at]:
+        for deeper in [one for one in counts if one > at and (one not in levels or levels[one].restarts)]:
             del counts[deeper]
         if levels[at].kind == "bullet":
             return "-"
@@ -438,13 +528,14 @@ class _Lists:
         def show(found: re.Match[str]) -> str:
             one = int(found[1]) - 1
             other = levels.get(one, levels[at])
-            return _format_count(counts.get(one, other.start), other.kind)
+            kind = "decimal" if levels[at].is_legal and one != at else other.kind
+            return _format_count(counts.get(one, other.start), kind)
 
         return re.sub(r"%([1-9])", show, levels[at].template)
 
 
 def _format_count(count: int, kind: str) -> str:
-    if kind in ("lowerLetter", "upperLetter") and count > 0:
+    if kind in ("lowerLetter", "upperLetter") and 0 < count <= 780:
         letters = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
         return letters if kind == "lowerLetter" else letters.upper()
     if kind in ("lowerRoman", "upperRoman") and 0 < count < 4000:
@@ -471,7 +562,7 @@ def _read_presentation(package: _Package) -> Iterator[Part]:
 def _read_slide(package: _Package, path: str, number: int) -> Part:
     slide = package.parse(path)
     heading, texts = "", []
-    for is_title, text in _read_shapes(slide):
+    for is_title, text in _read_shapes(package, slide):
         if is_title and not heading:
             heading = " ".join(text.split())
         elif text:
@@ -479,25 +570,25 @@ def _read_slide(package: _Package, path: str, number: int) -> Part:
     texts += package.read_drawings(path)
     for kind, label in (("notesSlide", "Notes"), ("comments", "Comment")):
         for part in package.parse_related(path, kind):
-            notes = [text for _, text in _read_shapes(part, skips=("sldNum", "dt", "hdr", "ftr"))]
+            notes = [text for _, text in _read_shapes(package, part, skips=("sldNum", "dt", "hdr", "ftr"))]
             notes += [one.text for one in part.iter() if _name(one) == "text" and one.text]  # of older comments
             texts += [f"{label}: {note}" for note in notes if note]
     shown = f"{heading} (hidden slide)".strip() if slide.get("show") in ("0", "false") else heading
     return Part("\n\n".join(filter(None, [shown, *texts])), (heading,) if heading else (), f"slide={number}")
 
 
-def _read_shapes(element: Element, skips: Sequence[str] = ()) -> Iterator[tuple[bool, str]]:
+def _read_shapes(package: _Package, element: Element, skips: Sequence[str] = ()) -> Iterator[tuple[bool, str]]:
     """Yield whether it is the title, and the text, of each shape and table."""
     for one in _chosen(element):
         name = _name(one)
         if name == "tbl":
-            yield False, make_table([*_read_grid(one)])
+            yield False, make_table([*_read_grid(package, one)])
         elif name in ("sp", "cxnSp", "pic", "cm"):
             kind = _get(_child(one, f"nv{name[0].upper()}{name[1:]}Pr", "nvPr", "ph"), "type")
             if kind not in skips or kind is None:
                 yield kind in ("title", "ctrTitle"), _read_frame(one)
         else:
-            yield from _read_shapes(one, skips)
+            yield from _read_shapes(package, one, skips)
 
 
 def _read_frame(shape: Element) -> str:
@@ -509,16 +600,16 @@ def _read_frame(shape: Element) -> str:
     return "\n".join(filter(None, paragraphs))
 
 
-def _read_grid(table: Element) -> Iterator[list[str]]:
+def _read_grid(package: _Package, table: Element) -> Iterator[list[str]]:
     """Yield the rows of a table; a merged cell repeats its text."""
     above: list[str] = []
     for row in _find(table, "tr", frozenset()):
         cells: list[str] = []
         for cell in _find(row, "tc", frozenset()):
             if cell.get("hMerge") in ("1", "true") and cells:
-                cells.append(cells[-1])
+                cells += package.repeat(cells[-1])
             elif cell.get("vMerge") in ("1", "true") and len(cells) < len(above):
-                cells.append(above[len(cells)])
+                cells += package.repeat(above[len(cells)])
             else:
                 cells.append(_read_frame(cell))
         yield cells
@@ -528,17 +619,27 @@ def _read_grid(table: Element) -> Iterator[list[str]]:
 # Excel
 
 _RANGE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))?")
-_FORMAT = re.compile(r'"([^"]*)"|\[\$([^\]-]*)[^\]]*\]|\\(.)|([€$£¥% ])|([0#?][0#?.,/]*)|\[[^\]]*\]|[_*]?.')
+_MARGINS = {f"{which}{what}": what for which in ("odd", "even", "first") for what in ("Header", "Footer")}
+_MARGIN_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d{1,3}|.)')
+_FORMAT = re.compile(r'"([^"]*)"|\[\$([^\]-]*)[^\]]*\]|\\(.)|([€$£¥% ])|(General|[0#?][0#?.,/]*)|\[[^\]]*\]|[_*]?.')
 """A piece of a number format: texts, a currency, an escaped character, a sign, digits, and what shows nothing."""
 
 
 @dataclass(slots=True)
 class _Extras:
-    """What openpyxl does not read while it streams: merged ranges, formulas without a value, comments."""
+    """What openpyxl does not read while it streams.
+
+    Attributes:
+        formulas: those without a value.
+        margins: headers and footers of printed pages.
+        last: number of the last row with content.
+    """
 
     merged: list[tuple[int, int, int, int]] = field(default_factory=list)
     formulas: dict[tuple[int, int], str] = field(default_factory=dict)
     comments: list[str] = field(default_factory=list)
+    margins: list[str] = field(default_factory=list)
+    last: int = 0
 
 
 def _read_workbook(package: _Package) -> Iterator[Part | Problem]:
@@ -555,17 +656,27 @@ def _read_workbook(package: _Package) -> Iterator[Part | Problem]:
         path = ids.get(sheet.title, "")
         extras = _read_extras(package, path)
         sheet.reset_dimensions()  # a file may declare wrong ones
-        rows, columns = _read_cells(sheet.iter_rows(max_col=MAX_COLUMNS + 1), extras)
+        rows, columns, last = _read_cells(package, sheet.iter_rows(max_col=MAX_COLUMNS + 1), extras)
         if len(rows) > MAX_ROWS:
             yield Problem(f"only the first {MAX_ROWS:,} rows of the sheet {sheet.title} were read")
+        elif last < extras.last:
+            yield Problem(f"after {MAX_EMPTY_ROWS:,} empty rows the sheet {sheet.title} was not read")
         if columns > MAX_COLUMNS:
             yield Problem(f"only the first {MAX_COLUMNS} columns of the sheet {sheet.title} were read")
         name = sheet.title if sheet.sheet_state == "visible" else f"{sheet.title} (hidden sheet)"
-        texts = [make_table(rows[:MAX_ROWS]), *extras.comments, *package.read_drawings(path)]
-        for _, _, drawing in package.related(path, "drawing"):
-            texts += [text for _, text in _read_shapes(package.parse(drawing)) if text]
-            texts += package.read_drawings(drawing)
+        texts = [make_table(rows[:MAX_ROWS]), *extras.margins, *extras.comments, *_read_sheet_drawings(package, path)]
         yield Part("\n\n".join(filter(None, texts)), (name,), f"sheet={sheet.title}")
+    for sheet in book.chartsheets:
+        texts = [*_read_sheet_drawings(package, ids.get(sheet.title, ""))]
+        yield Part("\n\n".join(texts), (sheet.title,), f"sheet={sheet.title}")
+
+
+def _read_sheet_drawings(package: _Package, path: str) -> Iterator[str]:
+    """Yield the texts of shapes, charts and diagrams of a sheet."""
+    yield from package.read_drawings(path)
+    for _, _, drawing in package.related(path, "drawing"):
+        yield from (text for _, text in _read_shapes(package, package.parse(drawing)) if text)
+        yield from package.read_drawings(drawing)
 
 
 def _read_extras(package: _Package, path: str) -> _Extras:
@@ -576,9 +687,20 @@ def _read_extras(package: _Package, path: str) -> _Extras:
                 name = _name(one)
                 if name == "c":
                     formula, value = _child(one, "f"), _child(one, "v")
-                    if formula is not None and (value is None or not value.text) and len(found.formulas) < MAX_EXTRAS:
+                    if (
+                        formula is not None
+                        and one.get("r")
+                        and (value is None or not value.text)
+                        and len(found.formulas) < MAX_EXTRAS
+                    ):
                         row, column, _, _ = _parse_range(one.get("r") or "")
                         found.formulas[row, column] = f"={formula.text or ''} (not calculated)"
+                elif name == "row" and any(len(cell) for cell in one):
+                    number = one.get("r") or ""
+                    found.last = int(number) if number.isdecimal() else found.last + 1
+                elif name in _MARGINS and one.text:
+                    text = " ".join(_MARGIN_CODE.sub(lambda code: "&" if code[0] == "&&" else " ", one.text).split())
+                    found.margins += [f"{_MARGINS[name]}: {text}"] if text else []
                 elif name == "mergeCell" and len(found.merged) < MAX_EXTRAS:
                     found.merged.append(_parse_range(one.get("ref") or ""))
                 if name in ("row", "mergeCell", "dataValidation", "conditionalFormatting"):
@@ -607,25 +729,26 @@ def _parse_range(text: str) -> tuple[int, int, int, int]:
     return int(top), column(first), int(bottom), column(last)
 
 
-def _read_cells(rows: Iterable[Iterable[Any]], extras: _Extras) -> tuple[list[list[str]], int]:
-    """Return up to `MAX_ROWS` + 1 rows that are not empty, and the number of columns.
+def _read_cells(package: _Package, rows: Iterable[Iterable[Any]], extras: _Extras) -> tuple[list[list[str]], int, int]:
+    """Return up to `MAX_ROWS` + 1 rows that are not empty, the number of columns, and that of the last row.
 
     It stops after `MAX_EMPTY_ROWS` empty ones in a row.
     """
     starts = sorted(extras.merged)
-    open_ranges: list[tuple[int, int, int, str]] = []
+    open_ranges: list[tuple[int, int, int, int, str]] = []
     found: list[list[str]] = []
-    empty = columns = 0
+    empty = columns = number = 0
     for number, row in enumerate(rows, 1):
         cells = [extras.formulas.get((number, at)) or _show_cell(cell) for at, cell in enumerate(row, 1)]
         open_ranges = [one for one in open_ranges if one[0] >= number]
         while starts and starts[0][0] <= number:
             top, left, bottom, right = starts.pop(0)
-            if top == number and left <= len(cells) and cells[left - 1]:
-                open_ranges.append((bottom, left, min(right, MAX_COLUMNS), cells[left - 1]))
-        for _, left, right, text in open_ranges:
+            if top == number and left <= len(cells) and cells[left - 1] and len(open_ranges) < MAX_COLUMNS:
+                open_ranges.append((bottom, top, left, min(right, MAX_COLUMNS), cells[left - 1]))
+        for _, top, left, right, text in open_ranges:
             cells += [""] * (right - len(cells))
-            cells[left - 1 : right] = [text] * (right - left + 1)
+            first = [text] if number == top else package.repeat(text)
+            cells[left - 1 : right] = [*first, *package.repeat(text, right - left)]
         while cells and not cells[-1]:
             cells.pop()
         columns = max(columns, len(cells))
@@ -634,7 +757,7 @@ def _read_cells(rows: Iterable[Iterable[Any]], extras: _Extras) -> tuple[list[li
         empty = 0 if cells else empty + 1
         if empty > MAX_EMPTY_ROWS or len(found) > MAX_ROWS:
             break
-    return found, columns
+    return found, columns, number
 
 
 def _show_cell(cell: Any) -> str:
@@ -647,10 +770,15 @@ def _show_cell(cell: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     pieces = [*_FORMAT.finditer((cell.number_format or "").partition(";")[0])]
-    number = _show_number(value * 100 if any(piece[4] == "%" for piece in pieces) else value)
-    digits = next((at for at, piece in enumerate(pieces) if piece[5]), None)
-    if digits is None:
-        return number
+    groups = [at for at, piece in enumerate(pieces) if piece[5]]
+    if len(groups) != 1:  # such as of fractions and telephone numbers
+        return _show_number(value)
+    (digits,) = groups
+    factor = 100 if any(piece[4] == "%" for piece in pieces) else 1
+    shape = pieces[digits][5]
+    thousands = len(shape) - len(shape.rstrip(","))  # each comma behind the digits divides by 1,000
+    number = _show_number(value * factor / 1000**thousands if thousands else value * factor)
+    number = number.zfill(len(shape)) if set(shape) == {"0"} else number
     texts = ["".join(filter(None, piece.groups()[:4])) for piece in pieces]
     return "".join([*texts[:digits], number, *texts[digits + 1 :]]).strip()
 

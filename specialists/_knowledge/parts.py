@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+MAX_PADDED = 60
+"""Maximum number of cells to which the rows of a table are made equal."""
 DAMAGED = "is damaged or has the wrong extension"
 
 
@@ -49,5 +51,5 @@ def make_table(rows: Sequence[Sequence[str]]) -> str:
     lines = []
     for row in rows:
         cells = [" ".join(text.split()).replace("|", "\\|") for text in row]
-        lines.append("| " + " | ".join([*cells, *[""] * (width - len(row))]) + " |")
+        lines.append("| " + " | ".join([*cells, *[""] * (min(width, MAX_PADDED) - len(row))]) + " |")
     return "\n".join([lines[0], "|" + "---|" * width, *lines[1:]])

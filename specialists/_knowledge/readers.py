@@ -147,7 +147,7 @@ def _read_csv(text: str) -> Iterator[Part | Problem]:
     rows: list[list[str]] = []
     columns = 0
     try:
-        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True):
             if any(row):
                 rows.append(row[:MAX_COLUMNS])
                 columns = max(columns, len(row))
@@ -169,7 +169,7 @@ def _find_delimiter(text: str) -> tuple[str, str]:
         return declared[1], rest
     best = (0.0, ",")
     for delimiter in _DELIMITERS:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
         with contextlib.suppress(csv.Error):
             widths = Counter(len(row) for row in itertools.islice(reader, _SAMPLE_ROWS) if any(row))
             width, count = max(widths.items(), key=lambda one: (one[0] > 1, one[1]), default=(0, 0))

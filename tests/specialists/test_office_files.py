@@ -6,6 +6,7 @@ from typing import Any
 
 import openpyxl
 import pytest
+from openpyxl.chart import BarChart, Reference
 from openpyxl.comments import Comment
 from specialist_calls import read_parts_of as read
 from specialist_calls import saved, zip_of
@@ -51,6 +52,16 @@ CHOICE = f"<w:ffData><w:ddList>{ENTRIES}</w:ddList></w:ffData>"
 RESTART = ' w:val="restart"'
 WIDE = '<w:tc><w:tcPr><w:gridSpan w:val="2"/></w:tcPr><p><t>wide</t></p></w:tc>'
 TALL = "<w:tc><w:tcPr><w:vMerge{}/></w:tcPr><p><t>{}</t></p></w:tc><w:tc><p><t>{}</t></p></w:tc>"
+HIDDEN = "<w:r><w:rPr><w:vanish{}/></w:rPr><w:t>{}</w:t></w:r>".format
+RAISED = '<w:r><w:rPr><w:{} w:val="{}"/></w:rPr><w:t>{}</w:t></w:r>'.format
+FRACTION = "<m:f><m:num><m:r><m:t>a+1</m:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r></m:den></m:f>"
+POWER = (
+    "<m:sSup><m:e><m:d><m:e><m:r><m:t>x+y</m:t></m:r></m:e></m:d></m:e><m:sup><m:r><m:t>3</m:t></m:r></m:sup></m:sSup>"
+)
+SUM = (
+    '<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr><m:sub><m:r><m:t>i</m:t></m:r></m:sub><m:sup/>'
+    "<m:e><m:rad><m:deg/><m:e><m:r><m:t>i</m:t></m:r></m:e></m:rad></m:e></m:nary>"
+)
 WORD_TEXTS = {
     "<p><t>a </t><w:ins><t>new</t></w:ins><w:del><w:r><w:delText>old</w:delText></w:r></w:del><t> b</t></p>": "a new b",
     "<p><w:moveFrom><t>x</t></w:moveFrom><t>a</t><w:moveTo><t>b</t></w:moveTo></p>": "ab",
@@ -71,6 +82,12 @@ WORD_TEXTS = {
         "boxed"
     ),
     "<p><m:oMath><m:r><m:t>E=mc²</m:t></m:r></m:oMath></p>": "E=mc²",
+    f"<p><m:oMath>{FRACTION}{POWER}</m:oMath></p><p><m:oMath>{SUM}</m:oMath></p>": "(a+1)/2(x+y)^3\n\n∑_i√(i)",
+    "<p>" + HIDDEN("", "hidden") + HIDDEN(' w:val="0"', "shown") + "</p>": "shown",
+    "<p><t>10</t>" + RAISED("vertAlign", "superscript", "6") + "</p>": "10^6",
+    "<p><t>m</t>" + RAISED("position", "8", "2") + RAISED("position", "-8", "2") + "</p>": "m^22",
+    "<p><t>1</t>" + RAISED("vertAlign", "superscript", "st") + RAISED("vertAlign", "subscript", "2") + "</p>": "1st2",
+    '<p><w:r><w:sym w:char="D800"/></w:r><t>a</t></p>': "a",
     "<p><w:ruby><w:rt><t>とう</t></w:rt><w:rubyBase><t>東</t></w:rubyBase></w:ruby></p>": "東",
     '<p><w:r><w:drawing><w:docPr descr="A tree"/></w:drawing></w:r></p>': "[A tree]",
     "<w:tbl><w:tr><w:trPr><w:del/></w:trPr><w:tc><p><t>gone</t></p></w:tc></w:tr>"
@@ -100,6 +117,10 @@ STYLES = """<w:styles xmlns:w="w"><w:style w:styleId="Clause"><w:pPr><w:numPr><w
 <w:outlineLvl w:val="0"/></w:pPr></w:style></w:styles>"""
 
 
+CHART = """<c><t>Costs</t><title><v>2026</v></title><ser><tx><v>Gas</v></tx><cat><v>q1</v><v>q2</v></cat>
+<val><v>7</v><v>7</v></val></ser></c>"""
+
+
 def test_clauses_of_a_contract_keep_their_numbers_and_notes() -> None:
     def item(number: int, level: int, text: str) -> str:
         numbering = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number}"/></w:numPr>'
@@ -122,7 +143,10 @@ def test_clauses_of_a_contract_keep_their_numbers_and_notes() -> None:
         ("header", "word/header1.xml", wordprocessing("<p><t>Draft</t></p>")),
         ("header", "word/header2.xml", wordprocessing("<p><t>Draft</t></p>")),
         ("footer", "word/footer1.xml", wordprocessing(f"<p><t>Page </t>{field('PAGE', '<t>1</t>')}</p>")),
-        ("chart", "word/charts/chart1.xml", '<c xmlns:a="a"><a:t>Costs</a:t><v>7</v></c>'),
+        ("chart", "word/charts/chart1.xml", CHART),
+        ("chart", "word/charts/none.xml", ""),
+        ("header", "word/header2.xml", ""),
+        ("header", "word/none.xml", ""),
         ("image", "word/media/a.png", "x"),
         ("oleObject", "word/embeddings/a.bin", "x"),
         ("oleObject", "word/embeddings/b.bin", "x"),
@@ -131,12 +155,75 @@ def test_clauses_of_a_contract_keep_their_numbers_and_notes() -> None:
         ("", "", "Header: Draft"),
         ("1. Rent[^2][^c0]", "", "1a) cold\n\n1b) heated\n\n(IV) gas"),
         (
-            "2. Term", "", "2a) two years\n\n9. nine\n\nChart: Costs, 7\n\n[^2]: Per month.\n\n[^c0]: Bo: Why?"
-            "\n\nFooter: Page 1",
+            "2. Term", "", "2a) two years\n\n9. nine\n\nChart: Costs; 2026; Gas: q1, q2: 7, 7"
+            "\n\n[^2]: Per month.\n\n[^c0]: Bo: Why?\n\nFooter: Page 1",
         ),
     ]  # fmt: skip
     (problem,) = [item for item in read_parts(Source("a.docx", document), "office") if isinstance(item, Problem)]
-    assert problem.text == "not read: 2 embedded files, 1 picture"
+    assert problem.text == "not read: 2 embedded files, 2 missing parts, 1 picture"
+
+
+LEVEL = ('<w:lvl w:ilvl="{}"><w:start w:val="1"/><w:numFmt w:val="{}"/>{}<w:lvlText w:val="{}"/></w:lvl>').format
+LISTS = f"""<w:numbering xmlns:w="w">
+<w:abstractNum w:abstractNumId="0">{LEVEL(0, "upperRoman", "", "Article %1")}
+{LEVEL(1, "decimal", "<w:isLgl/>", "%1.%2")}
+{LEVEL(2, "decimal", '<w:lvlRestart w:val="0"/>', "%3)")}</w:abstractNum>
+<w:abstractNum w:abstractNumId="1"><w:numStyleLink w:val="Linked"/></w:abstractNum>
+<w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>
+<w:num w:numId="2"><w:abstractNumId w:val="0"/><w:lvlOverride w:ilvl="0">{LEVEL(0, "upperLetter", "", "%1:")}
+</w:lvlOverride></w:num>
+<w:num w:numId="3"><w:abstractNumId w:val="1"/></w:num></w:numbering>"""
+LINKED = """<w:styles xmlns:w="w"><w:style w:styleId="Linked"><w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr>
+</w:style><w:style w:styleId="Secret"><w:rPr><w:vanish/></w:rPr></w:style></w:styles>"""
+ITEMS = [
+    (1, 0, "", "lease", "Article I lease"), (1, 1, "", "rent", "1.1 rent"), (1, 2, "", "cold", "1) cold"),
+    (1, 1, "", "", None), (1, 1, "<w:rPr><w:del/></w:rPr>", "", None), (1, 1, "", "deposit", "1.3 deposit"),
+    (1, 2, "", "paid", "2) paid"), (3, 0, "", "term", "Article II term"), (2, 0, "", "notice", "C: notice"),
+    (1, 0, '<w:pStyle w:val="Secret"/><w:rPr><w:vanish/></w:rPr>', "hidden", None), (1, 0, "", "end", "Article IV end"),
+]  # fmt: skip
+
+
+def test_lists_are_numbered_as_word_shows_them() -> None:
+    numbering = '<w:numPr><w:ilvl w:val="{}"/><w:numId w:val="{}"/></w:numPr>'.format
+    items = (f"<p><w:pPr>{more}{numbering(at, one)}</w:pPr><t>{text}</t></p>" for one, at, more, text, _ in ITEMS)
+    document = package(
+        "word/document.xml",
+        wordprocessing(f"<w:body>{''.join(items)}</w:body>"),
+        ("numbering", "word/numbering.xml", LISTS),
+        ("styles", "word/styles.xml", LINKED),
+    )
+    assert read("a.docx", document) == [("", "", "\n\n".join(shown for *_, shown in ITEMS if shown))]
+
+
+LONG = "x" * 20_000
+NUMBERED = '<p><w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr><t>a</t></p>'
+ABSTRACT = '<w:abstractNum w:abstractNumId="0">{}</w:abstractNum>'.format
+SPAN = '<w:tc><w:tcPr><w:gridSpan w:val="999999999"/><w:vMerge{}/></w:tcPr><p><t>{}</t></p></w:tc>'.format
+HOSTILE = {
+    "merged cells": (
+        f"<w:tbl><w:tr>{SPAN(RESTART, LONG)}</w:tr>" + f"<w:tr>{SPAN('', '')}</w:tr>" * 500 + "</w:tbl>",
+        "",
+    ),
+    "labels": (NUMBERED * 1000, ABSTRACT(LEVEL(0, "decimal", "", LONG))),
+    "letters": (NUMBERED, ABSTRACT(LEVEL(0, "lowerLetter", "", "%1%1%1").replace("1", "999999999", 1))),
+    "wide tables": (
+        f"<w:tbl><w:tr>{'<w:tc><p/></w:tc>' * 9000}</w:tr>{'<w:tr><w:tc><p><t>a</t></p></w:tc></w:tr>' * 9000}</w:tbl>",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_text_does_not_grow_far_beyond_the_file(kind: str) -> None:
+    body, numbering = HOSTILE[kind]
+    noise = str([*range(100_000)])  # or it is refused as a bomb
+    number = '<w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
+    document = package(
+        "word/document.xml",
+        wordprocessing(f"<w:body>{body}</w:body><!--{noise}-->"),
+        ("numbering", "word/numbering.xml", f'<w:numbering xmlns:w="w">{numbering}{number}</w:numbering>'),
+    )
+    assert sum(len(text) for _, _, text in read("a.docx", document)) < 12_000_000
 
 
 def test_slides_show_whatever_carries_text() -> None:
@@ -180,6 +267,8 @@ CELLS: list[tuple[Any, str, str]] = [
     (3.25, '0.0" kg"', "3.25 kg"), (-2, '"£"0;[Red]-0', "£-2"), (1.5, "General", "1.5"), (7, "0.00E+00", "7"),
     (4111111111111111, "0", "4111111111111111"), (1.2345678901234567e17, "General", "123456789012346000"),
     (datetime(2026, 3, 1), "dd.mm.yyyy", "2026-03-01"), (datetime(2026, 3, 1, 8, 5), "d/m/yy h:mm", "2026-03-01 08:05"),
+    (1_234_500, '0.0,,"M"', "1.2345M"), (1234, "00000", "01234"), (12.5, 'General" kg"', "12.5 kg"),
+    (5551234567, "\\(000\\)\\ 000\\-0000", "5551234567"), (0.5, "# ?/?", "0.5"),
     (True, "General", "True"), ("text", "@", "text"),
 ]  # fmt: skip
 
@@ -203,16 +292,40 @@ def test_a_sheet_has_merged_cells_formulas_comments_and_its_state() -> None:
     sheet["B2"].comment = Comment("Checked?", "Bo")
     sheet.merge_cells("A1:C1")
     sheet.merge_cells("A2:A3")
+    sheet.oddHeader.left.text, sheet.oddFooter.center.text = "Draft", "Page &P of A && B"
     book.create_sheet("Other").append([*range(61)])
     data = saved(book)
     assert [part for part in read("a.xlsx", data) if part[1] == "sheet=Sums"] == [
         (
             "Sums (hidden sheet)", "sheet=Sums", "| 2026 | 2026 | 2026 |\n|---|---|---|\n"
-            "| Q1 |  | =SUM(A1:A2) (not calculated) |\n| Q1 |  |  |\n\nComment on B2: Checked?",
+            "| Q1 |  | =SUM(A1:A2) (not calculated) |\n| Q1 |  |  |"
+            "\n\nHeader: Draft\n\nFooter: Page of A & B\n\nComment on B2: Checked?",
         )
     ]  # fmt: skip
     found = [item for item in read_parts(Source("a.xlsx", data), "office") if isinstance(item, Problem)]
     assert found == [Problem("only the first 60 columns of the sheet Other were read")]
+
+
+def test_rows_behind_many_empty_ones_are_read_or_named() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.title, sheet["A1"], sheet["A3000"] = "Near", "x", "y"
+    far = book.create_sheet("Far")
+    far["A1"], far["A9000"] = "x", "y"
+    data = saved(book)
+    assert [text for _, _, text in read("a.xlsx", data)] == ["| x |\n|---|\n| y |", "| x |\n|---|"]
+    found = [item for item in read_parts(Source("a.xlsx", data), "office") if isinstance(item, Problem)]
+    assert found == [Problem("after 5,000 empty rows the sheet Far was not read")]
+
+
+def test_a_sheet_of_a_chart_is_read() -> None:
+    book = openpyxl.Workbook()
+    chart = BarChart()
+    chart.add_data(Reference(book.active, min_col=1, min_row=1, max_row=2))
+    chart.title = "Costs"
+    book.create_chartsheet("Graph").add_chart(chart)
+    assert read("a.xlsx", saved(book))[-1] == ("Graph", "sheet=Graph", "Chart: Costs")
 
 
 TABLES = {
@@ -225,6 +338,7 @@ TABLES = {
     "sep=,\r\n1;2,3\r\n": "| 1;2 | 3 |\n|---|---|",
     "a\tb\n1,000\t2;3\n": "| a | b |\n|---|---|\n| 1,000 | 2;3 |",
     "Name, first\nAda\n": "| Name | first |\n|---|---|\n| Ada |  |",
+    'a, b\n1, "x, y"\n': "| a | b |\n|---|---|\n| 1 | x, y |",
     "a\nb\n": "| a |\n|---|\n| b |",
     '"a": "b"\n"c": "d\n': '| a: "b" |\n|---|\n| c: "d |',
 }
