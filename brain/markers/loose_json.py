@@ -14,7 +14,7 @@ _LINE_END = re.compile(r"[\n<]")
 
 _COMMENT = r"(?:(?://|\#)[^\n<]*+|/\*.*?\*/)"
 _REPAIRS = re.compile(
-    rf"""(?P<quote>["']?){PAYLOAD_START}(?P<payload>.*?){PAYLOAD_END}(?P=quote)
+    rf"""(?P<quote>["']?){PAYLOAD_START}(?>(?P<payload>.*?){PAYLOAD_END})(?P=quote)
       | "(?:[^"\\]|\\.)*+"
       | '(?P<single>(?:[^'\\]|\\.)*+)'
       | (?P<comment>{_COMMENT})
@@ -70,14 +70,15 @@ def _move_past_comment(cursor: Cursor, opener: str) -> Steps:
 
 
 def decode_loosely(body: str) -> tuple[Params | None, str]:
-    """Decode one object that `move_past_value` has read; repair it only if it is not JSON.
+    """Decode one object that `move_past_value` has read; repair it only if it is not JSON, or has a payload.
 
     Returns:
         See `decode_object`.
     """
     value, problem = decode_object(body)
-    if value is None and (repaired := _REPAIRS.sub(_repair, body)) != body:
-        value, _ = decode_object(repaired)
+    if value is None or PAYLOAD_START in body:
+        value, other = decode_object(_REPAIRS.sub(_repair, body))
+        problem = problem or other
     return (None, problem) if value is None else (value, "")
 
 
