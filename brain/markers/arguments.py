@@ -19,7 +19,7 @@ _MAX_NUMBER = 300
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
-_PYTHON_WORDS: Mapping[str, Any] = {**_WORDS, "True": True, "False": False, "None": None}
+PYTHON_WORDS: Mapping[str, Any] = {**_WORDS, "True": True, "False": False, "None": None}
 PROBLEM = "the parentheses do not contain key=value pairs, separated by commas"
 
 
@@ -83,7 +83,7 @@ def _read_value(text: str, at: int, like_python: bool) -> tuple[Any, int] | None
     bare = _BARE.match(text, at)
     if bare is None:
         return None
-    word, words = bare[0].rstrip(), _PYTHON_WORDS if like_python else _WORDS
+    word, words = bare[0].rstrip(), PYTHON_WORDS if like_python else _WORDS
     if word in words:
         return words[word], bare.end()
     if _NUMBER.fullmatch(word) and len(word) <= _MAX_NUMBER:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from brain.markers import function_call
+from brain.markers.arguments import PYTHON_WORDS
 from brain.markers.cursor import DECODER, Cursor, Params, ParsedMarker, Reader, Steps
 from brain.markers.loose_json import decode_loosely, move_past_value
 
@@ -20,10 +21,7 @@ TEMPLATE_WORDS = (_FUNCTION, "<arg_key>")
 
 _MAX_KEY = 64
 _CLOSER = "</function>"
-_MAX_DEPTH = 8
-"""Longest chain of references and alternatives in a schema."""
 _PROBLEM = "the tags of the call are incomplete"
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class _Tags(NamedTuple):
@@ -143,31 +141,33 @@ def convert_texts(params: Mapping[str, Any], schema: Mapping[str, Any]) -> Param
     """Return texts as the values that a JSON Schema expects; a text stays where it fits, or is no such value."""
     properties = schema.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
-    return {key: _convert(text, _find_types(properties.get(key), schema)) for key, text in params.items()}
+    return {key: text if _may_be_text(properties.get(key), schema) else _convert(text) for key, text in params.items()}
 
 
-def _convert(text: str, types: set[str]) -> Any:
-    if not types or "string" in types:
-        return text
+def _convert(text: str) -> Any:
     word = text.strip()
     with suppress(ValueError, RecursionError):
-        return DECODER.decode(_PYTHON_WORDS.get(word, word))
+        return PYTHON_WORDS[word] if word in PYTHON_WORDS else DECODER.decode(word)
     return text
 
 
-def _find_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
-    """Return the names of the types that a schema allows; an empty set if it does not say."""
-    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
-        return set()
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        definitions = root.get("$defs")
-        target = definitions.get(reference.removeprefix("#/$defs/")) if isinstance(definitions, Mapping) else None
-        return _find_types(target, root, depth + 1)
-    kind = schema.get("type")
-    types = {kind} if isinstance(kind, str) else set(kind) if isinstance(kind, list) else set()
-    for key in ("anyOf", "oneOf"):
-        for option in schema.get(key) or ():
-            types |= _find_types(option, root, depth + 1)
-    values = [*(schema.get("enum") or ()), *([schema["const"]] if "const" in schema else [])]
-    return types or {"string" if isinstance(value, str) else "other" for value in values}
+def _may_be_text(schema: Any, root: Mapping[str, Any]) -> bool:
+    """Return whether a schema allows a text, or does not name any type. A client may have sent the schema."""
+    definitions, types, schemas = root.get("$defs"), set[str](), [schema]
+    targets = dict(definitions) if isinstance(definitions, Mapping) else {}
+    while schemas:
+        if not isinstance(one := schemas.pop(), Mapping):
+            continue
+        reference, kind = one.get("$ref"), one.get("type")
+        if isinstance(reference, str):  # each is followed once
+            schemas.append(targets.pop(reference.removeprefix("#/$defs/"), None))
+            continue
+        schemas += [*_list_of(one.get("anyOf")), *_list_of(one.get("oneOf"))]
+        kinds = [kind] if isinstance(kind, str) else _list_of(kind)
+        values = [*_list_of(one.get("enum")), *([one["const"]] if "const" in one else ())]
+        types |= set(map(str, kinds)) or {"string" if isinstance(value, str) else "other" for value in values}
+    return not types or "string" in types
+
+
+def _list_of(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()

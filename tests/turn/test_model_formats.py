@@ -8,6 +8,7 @@ import pytest
 from turn_helpers import Player, add, ask_for, done, echo, failed, read, registry_of, short, succeeded, turn_of
 
 from brain.events import Thinking
+from brain.markers.tags import convert_texts
 from brain.messages import Annotation, Call, Finish, NativeCall
 from brain.plugins.specialist import specialist
 from brain.strategies.step import Step
@@ -118,6 +119,26 @@ def test_texts_become_the_types_of_a_client_tool() -> None:
     _, turn, _ = run([call], tools=(Tool("weather", "", schema),))
     (made,) = [part for part in turn.exchange.parts if isinstance(part, Call)]
     assert made.params == {"days": 3, "city": "3"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"anyOf": [{"type": "null"}, {"$ref": "#/$defs/Days"}]}, 3),
+        ({"oneOf": [{"enum": ["a"]}, {"type": "integer"}]}, "3"),
+        ({"type": ["integer", "string"]}, "3"),
+        ({"enum": [1, 3]}, 3),
+        ({"const": "3"}, "3"),
+        ({"$ref": "#/$defs/Loop"}, 3),  # each of its references is followed once
+        ({"$ref": "#/$defs/Other"}, "3"),
+        ({"anyOf": 5, "oneOf": "x", "enum": 7, "type": 8}, "3"),
+        (None, "3"),
+    ],
+)
+def test_schemas_that_clients_send(schema: Any, expected: Any) -> None:
+    loop = {"anyOf": [{"$ref": "#/$defs/Loop"}, {"$ref": "#/$defs/Days"}] * 500}
+    root = {"properties": {"days": schema}, "$defs": {"Days": {"type": "integer"}, "Loop": loop}}
+    assert convert_texts({"days": "3"}, root) == {"days": expected}
 
 
 def test_a_call_that_cannot_be_read_is_malformed_and_never_shown() -> None:
