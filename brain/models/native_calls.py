@@ -18,6 +18,10 @@ from brain.messages import NativeCall
 MAX_CALLS = 64
 MAX_ARGUMENTS = 65_536
 """Maximum length of a call's arguments, in characters; above the limit of a call."""
+MAX_NAME = 1_000
+"""Maximum length of a name or an ID, in characters."""
+MAX_LABELS = 64
+"""Indexes and IDs that are remembered of a call; some servers send a new ID with each piece."""
 
 UNREADABLE = "the model server could not read the call"
 NAMELESS = "the model server sent arguments without the name of the call"
@@ -80,8 +84,9 @@ class CallAssembler:
             self.lose(NAMELESS if text.strip() else "")
             return ()
         elif delta.name:
-            call.name = _join_names(call.name, delta.name)
-        call.labels |= {label for label in (delta.index, delta.id) if label not in (None, "")}
+            call.name = _join_names(call.name, delta.name)[:MAX_NAME]
+        if len(call.labels) < MAX_LABELS:
+            call.labels |= {label for label in (delta.index, delta.id) if label not in (None, "")}
         if call.is_taken:
             self.lose(LOST if text.strip() and _read_arguments(text) != call.arguments() else "")
             return ()
@@ -152,7 +157,7 @@ class CallAssembler:
         taken = []
         for call in self._calls[:end]:
             if not call.is_taken:
-                if call.object() is None:
+                if not call.object():  # {} may be a placeholder
                     break
                 call.is_taken = True
                 taken.append(NativeCall(call.name, call.arguments()))

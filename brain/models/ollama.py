@@ -12,7 +12,7 @@ import msgspec
 
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import CallMessage, Message, PassUsage
+from brain.messages import CallMessage, Finish, Message, PassUsage
 from brain.models import failures
 from brain.models.lines import Lines
 from brain.models.remote import Remote
@@ -132,7 +132,7 @@ class Ollama(Remote):
             ]
 
     def _build_reply(self, offered: Collection[str]) -> Reply:
-        return build_reply(offered, self._unknown_reasons)
+        return build_reply(offered)
 
     def _build_body(
         self,
@@ -279,9 +279,9 @@ async def _show(server: httpx.AsyncClient, name: str) -> _ModelDetails:
         raise failures.unreadable(f"{error}: {response.content[:200]!r}") from None
 
 
-def build_reply(offered: Collection[str] = (), logged: set[str] | None = None) -> Reply:
-    """Return the decoder of one answer; `offered` are names of tools, `logged` unknown finish reasons."""
-    return Reply(Lines(), partial(decode_line, ReportedValues(logged)), offered=offered)
+def build_reply(offered: Collection[str] = ()) -> Reply:
+    """Return the decoder of one answer to a request with tools of these names."""
+    return Reply(Lines(), partial(decode_line, ReportedValues()), offered=offered)
 
 
 def decode_line(checks: ReportedValues, data: bytes) -> Sequence[Part]:
@@ -308,7 +308,7 @@ def decode_line(checks: ReportedValues, data: bytes) -> Sequence[Part]:
         completion = checks.count("eval_count", line.eval_count)
         if prompt is not None and completion is not None:
             parts.append(PassUsage(prompt, completion))
-        parts += checks.end(line.done_reason or "stop")
+        parts += checks.end(line.done_reason) or (Finish("stop"),)
     elif line.done:
         checks.reject("done", line.done)
     return parts

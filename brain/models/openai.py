@@ -273,7 +273,7 @@ class OpenAI(Remote):
         await self._get(f"{self._url}/models")
 
     def _build_reply(self, offered: Collection[str]) -> Reply:
-        return build_reply(offered, self._unknown_reasons)
+        return build_reply(offered)
 
     def _build_body(
         self,
@@ -315,9 +315,9 @@ class OpenAI(Remote):
             return {}
 
 
-def build_reply(offered: Collection[str] = (), logged: set[str] | None = None) -> Reply:
-    """Return the decoder of one answer; `offered` are names of tools, `logged` unknown finish reasons."""
-    decode = partial(decode_event, ReportedValues(logged))
+def build_reply(offered: Collection[str] = ()) -> Reply:
+    """Return the decoder of one answer to a request with tools of these names."""
+    decode = partial(decode_event, ReportedValues())
     return Reply(ServerSentEvents(), decode, EventTemplate("content"), offered)
 
 

@@ -66,7 +66,6 @@ class Remote(ABC):
         self._embedding_model = row.embeddings or row.model
         self._has_failed = False  # the last time it was identified
         self._has_refused_tools = False
-        self._unknown_reasons: set[str] = set()  # for which the server ended answers; each is logged once
         self._url = row.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {row.key}"} if row.key else None
         self._http = client.Client(self._url, self._headers)

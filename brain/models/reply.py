@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 import httpx
@@ -19,7 +20,7 @@ from brain.models import failures
 from brain.models.event_template import EventTemplate
 from brain.models.finish_reasons import find_ending
 from brain.models.lines import Splitter
-from brain.models.native_calls import UNREADABLE, CallAssembler, CallDelta
+from brain.models.native_calls import MAX_NAME, UNREADABLE, CallAssembler, CallDelta
 from brain.net.client import BodyStream, stream_body
 from brain.text import join_surrogates
 
@@ -38,6 +39,7 @@ MAX_PARAMETERS = 10**15
 """More parameters than any model has."""
 MAX_INTEGER_DIGITS = 20
 MAX_LOGGED = 100
+"""Unknown finish reasons that are remembered, so that each is logged once."""
 
 
 class EndOfReply:
@@ -60,14 +62,9 @@ Part = Chunk | CallDelta | BrokenCall | UnknownFinish | EndOfReply | ModelError
 
 
 class ReportedValues:
-    """Reads the values that a server reports; logs the first bad one of an answer.
+    """Reads the values that a server reports; logs the first bad one of an answer."""
 
-    Args:
-        logged: The unknown finish reasons that were logged before.
-    """
-
-    def __init__(self, logged: set[str] | None = None) -> None:
-        self._logged = set() if logged is None else logged
+    def __init__(self) -> None:
         self._has_logged = False
 
     def count(self, name: str, value: Any) -> int | None:
@@ -95,19 +92,17 @@ class ReportedValues:
         self.reject(name, value)
         return None
 
-    def end(self, reason: Any, detail: Any = None) -> Sequence[Part]:
-        """Return what a finish reason means; nothing for one that says nothing."""
+    def end(self, reason: Any) -> Sequence[Part]:
+        """Return what a finish reason means; nothing for one that has no meaning."""
         if not reason or reason in ("null", "none"):
             return ()
         match find_ending(str(reason)):
             case "failure":
-                return (failures.from_event(detail or f"finish reason {reason!s:.100}"),)
+                return (failures.from_event(f"finish reason {reason!s:.100}"),)
             case "broken_call":
                 return BrokenCall(), Finish("stop")
             case None:
-                if str(reason) not in self._logged and len(self._logged) < MAX_LOGGED:
-                    self._logged.add(str(reason))
-                    log.warning("unknown finish reason from the model server: %.100r", reason)
+                _log_unknown(str(reason)[:100])
                 return (UnknownFinish(str(reason)[:100]),)
             case ending:
                 return (Finish(ending),)
@@ -117,6 +112,12 @@ class ReportedValues:
         if not self._has_logged:
             self._has_logged = True
             log.warning("ignoring a bad %s from the model server: %.100r", name, value)
+
+
+@lru_cache(maxsize=MAX_LOGGED)
+def _log_unknown(reason: str) -> None:
+    """Log an unknown finish reason, the first time that it comes."""
+    log.warning("unknown finish reason from the model server: %r", reason)
 
 
 class Reply:
@@ -245,23 +246,21 @@ class Reply:
                 self._fail(part)
             case UnknownFinish() if not (self._has_text or self._calls):
                 self._fail(failures.from_event(f"finish reason {part.reason}, without a text"))
-            case UnknownFinish():
-                self._end(Finish("stop"), chunks)
-            case Finish() | EndOfReply():
+            case Finish() | UnknownFinish() | EndOfReply():
                 self._end(part, chunks)
             case _:
                 chunks.append(part)
 
-    def _end(self, part: Finish | EndOfReply, chunks: list[Chunk]) -> None:
-        has_finished = self.has_ended or (isinstance(part, Finish) and part.reason == "stop")
+    def _end(self, part: Finish | UnknownFinish | EndOfReply, chunks: list[Chunk]) -> None:
+        has_finished = self.has_ended or part == Finish("stop")
         self.has_ended = True
         self.is_over = isinstance(part, EndOfReply)
         if self._pending_surrogate:
             self._pending_surrogate = ""
             chunks.append("\ufffd")
         chunks += self._calls.finish(is_cut=not has_finished)
-        if isinstance(part, Finish):
-            chunks.append(part)
+        if not isinstance(part, EndOfReply):
+            chunks.append(part if isinstance(part, Finish) else Finish("stop"))
 
     def _fail(self, error: ModelError) -> None:
         self.is_over, self.error = True, error
@@ -417,11 +416,11 @@ def read_calls(value: Any, checks: ReportedValues) -> Iterator[CallDelta]:
             continue
         function = call.get("function")
         fields = {**call, **function} if isinstance(function, dict) else call  # some servers send no `function`
-        call_id = call.get("id")
+        call_id = str(call["id"]) if type(call.get("id")) is int else call.get("id")
         yield CallDelta(
             checks.count("tool_calls[].index", fields.get("index")),
-            (checks.text("tool_calls[].id", str(call_id) if type(call_id) is int else call_id) or "").strip(),
-            checks.text("tool_calls[].function.name", fields.get("name")) or "",
+            (checks.text("tool_calls[].id", call_id) or "").strip()[:MAX_NAME],
+            (checks.text("tool_calls[].function.name", fields.get("name")) or "")[:MAX_NAME],
             next((fields[name] for name in _ARGUMENTS if fields.get(name)), fields.get("arguments")),
         )
 

@@ -1,6 +1,7 @@
 """Joining the pieces of native calls, in the forms of many servers: what runs is what the model wrote, or nothing."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,6 +106,9 @@ STREAMS: dict[str, tuple[list[Delta], list[Call]]] = {
     "an object": ([(0, "c1", "lamp", {"state": "off"})], LAMP),
     "an object after a head": ([(0, "c1", "lamp", ""), (0, "c1", "lamp", {"state": "off"})], LAMP),
     "an empty object": ([(0, "c1", "time", {})], [("time", "{}")]),
+    "an empty object as a placeholder before other calls": (
+        [(0, "c1", "lamp", "{}"), (1, "c2", "time", "{}"), (0, "", "", OFF), (1, "", "", ZONE)], TWO
+    ),
     "an empty object as a placeholder": ([(0, "c1", "lamp", {}), (0, "", "", OFF)], LAMP),
     "the text of an empty object as a placeholder": ([(0, "c1", "lamp", "{}"), (0, "c1", "lamp", OFF)], LAMP),
     "repeated as a whole": ([(0, "c1", "lamp", ""), (0, "", "", OFF), (0, "", "", OFF)], LAMP),
@@ -251,6 +255,7 @@ HEAD = frame((0, "c1", "lamp", ""))
         (HEAD + finish("tool_calls"), [("lamp", "")]),
         (HEAD + finish("length"), [("lamp", "", CUT)]),
         (HEAD + finish("content_filter"), [("lamp", "", CUT)]),
+        (HEAD + finish("an unknown reason"), [("lamp", "", CUT)]),
         (HEAD + b"data: [DONE]\n\n", [("lamp", "", CUT)]),
         (HEAD + finish("function_call_filter: MALFORMED_FUNCTION_CALL"), [("lamp", "", LOST), ("", "", UNREADABLE)]),
         (HEAD + event(error={"message": "Failed to parse input at pos 7"}), [("lamp", "", LOST), ("", "", UNREADABLE)]),
@@ -310,6 +315,23 @@ def test_long_arguments_cost_no_more_than_their_length() -> None:
     assert joined(*pieces, frame((0, "", "", '"}')), finish("stop")) == [("lamp", '{"a":"' + "}" * 16_000 + '"}')]
     for text in ("```" + " " * 60_000, "{}" * 30_000 + "x", '"' * 60_001, "[" * 60_000, '{"a":' * 10_000):
         assert joined(frame((0, "c1", "lamp", text)), finish("stop")) == [("lamp", text)]
+
+
+def test_what_is_remembered_of_a_call_is_bounded() -> None:
+    head = frame((0, "c1", "lamp", '{"a":"'))
+    for deltas in (
+        [frame((None, f"{number:0>2000}", "", "x")) for number in range(500)],  # an ID per piece
+        [frame((0, "", "ab"[number % 2] * 1_500, "")) for number in range(500)],  # a name without an end
+        [frame((0, "", "", "x" * 2_000)) for _ in range(500)],
+    ):
+        reply = openai.build_reply(OFFERED)
+        reply.feed(head)
+        tracemalloc.start()
+        for delta in deltas:
+            reply.feed(delta)
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held < 150_000
 
 
 def test_a_finish_of_calls_is_an_ordinary_end() -> None:

@@ -41,6 +41,7 @@ END = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "s
         (lines(text("a"), {**END, "prompt_eval_count": 7, "total_duration": 10**18}),
          ["a", Finish("stop"), PassUsage(7, 2)]),
         (lines(text("a"), {"done": True}), ["a", Finish("stop"), PassUsage(0, 0)]),
+        (lines(text("a"), {"done": True, "done_reason": "none"}), ["a", Finish("stop"), PassUsage(0, 0)]),
         (lines({"message": {"content": "a"}, "done": True, "done_reason": "length"}),
          ["a", Finish("length"), PassUsage(0, 0)]),
         (lines({"done": True, "done_reason": "load"}), [Finish("stop"), PassUsage(0, 0)]),

@@ -11,6 +11,7 @@ from model_servers import FALLBACK, OpenAIServer, Pass, models
 from brain.events import Thinking
 from brain.messages import Finish, Message, NativeCall, PassUsage, PromptProgress
 from brain.models import open_models
+from brain.models.native_calls import CUT
 from brain.models.openai import build_reply
 from brain.settings import read
 
@@ -95,10 +96,10 @@ DONE = b"[DONE]"
                 tool(1, id="c2", name="b", arguments="1}"), finish("tool_calls")),
          [NativeCall("a", "{}"), NativeCall("b", '{"x":1}'), Finish("stop")]),
         (frames(tool(id="c1", name="a", arguments="{}"), tool(id="c2", name="a", arguments={"x": 1}), DONE),
-         [NativeCall("a", "{}"), NativeCall("a", '{"x":1}')]),
+         [NativeCall("a", "{}", CUT), NativeCall("a", '{"x":1}')]),
         (frames(tool(0, "c1", name="a", arguments='{"x"'), tool(1, "c2", name="b", arguments="{}"),
                 tool(0, "c1", arguments=":1}"), tool(2, "c3", name="c", arguments=""), delta(content="t"), STOP),
-         [NativeCall("a", '{"x":1}'), NativeCall("b", "{}"), "t", NativeCall("c", ""), Finish("stop")]),
+         [NativeCall("a", '{"x":1}'), "t", NativeCall("b", "{}"), NativeCall("c", ""), Finish("stop")]),
         (frames(delta(content="Hm"), delta(function_call={"name": "a", "arguments": ""}),
                 delta(function_call={"arguments": "{}"}), finish("function_call")),
          ["Hm", NativeCall("a", "{}"), Finish("stop")]),
@@ -291,17 +292,16 @@ def test_a_reason_that_says_nothing_is_no_end(reason: Any) -> None:
 
 
 def test_an_unknown_reason_is_logged_once_and_no_success_without_a_text(caplog: pytest.LogCaptureFixture) -> None:
-    known: set[str] = set()
     for _ in range(2):
-        for reason in ("because", 7):
+        for reason in ("unheard of", 7_654):
             end: Any = {"choices": [{"delta": {}, "finish_reason": reason}]}
-            assert decode(lambda: build_reply((), known), [frames(delta(content="a"), end)]) == ["a", Finish("stop")]
-            assert decode(lambda: build_reply((), known), [frames(end)]) == ["<model_failed>"]
-            assert decode(lambda: build_reply((), known), [frames(delta(reasoning="a"), end)])[1:] == ["<model_failed>"]
-            calls = decode(lambda: build_reply((), known), [frames(tool(name="a", arguments="{}"), end)])
-            assert calls == [NativeCall("a", "{}"), Finish("stop")]
+            assert decode(build_reply, [frames(delta(content="a"), end)]) == ["a", Finish("stop")]
+            assert decode(build_reply, [frames(end)]) == ["<model_failed>"]
+            assert decode(build_reply, [frames(delta(reasoning="a"), end)])[1:] == ["<model_failed>"]
+            calls = decode(build_reply, [frames(tool(name="a", arguments='{"b":1}'), end)])
+            assert calls == [NativeCall("a", '{"b":1}'), Finish("stop")]
     assert [record.message for record in caplog.records] == [
-        f"unknown finish reason from the model server: {reason!r}" for reason in ("because", 7)
+        f"unknown finish reason from the model server: {reason!r}" for reason in ("unheard of", "7654")
     ]
 
 
