@@ -14,6 +14,12 @@ from brain.text import replace_surrogates
 
 MARKER_LIMIT = 16_384
 """Longest marker, in characters, from opener to closer."""
+TOO_LONG = f"the call is longer than {MARKER_LIMIT:,} characters"
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+"""The name of a specialist."""
+UNNAMED = "?"
+"""Stands for the name of a call that cannot be read."""
 
 DEPTH_LIMIT = 64
 
@@ -23,7 +29,7 @@ Steps = Generator[re.Pattern[str], re.Match[str] | None, bool]
 
 _ANY = re.compile(r"(?s).")
 _LETTER = re.compile(r"[A-Za-z]")
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_REST_OF_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _NOT_WHITESPACE = re.compile(r"\S")
 PARTNER = {"}": "{", "]": "["}
 _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
@@ -171,7 +177,7 @@ class Cursor:
             match = pattern.match(self.text, self.at, self.end)
             if match is None:
                 break
-            self.at, pattern = match.end(), _NAME
+            self.at, pattern = match.end(), _REST_OF_NAME
             if self.offset - start > longest:
                 return ""
         return self.raw()[start:]

@@ -3,14 +3,12 @@
 import re
 from typing import Any
 
-from brain.markers.cursor import Cursor, Params, ParsedMarker, Reader, Steps, decode_object
+from brain.markers.cursor import NAME, UNNAMED, Cursor, Params, ParsedMarker, Reader, Steps, decode_object
 from brain.markers.loose_json import decode_loosely, move_past_value
 
 TOOL_CALL = "<tool_call>"
 OPENERS = ("<function_call>", TOOL_CALL)
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-UNREADABLE = "?"
 _ARGS = ("args", "arguments", "parameters")
 _IGNORED_KEYS = ("name", "call_objective", "id", "type")
 """Keys without meaning that some models write next to the parameters."""
@@ -60,8 +58,8 @@ def parse_call(body: str) -> ParsedMarker:
 def make_call(call: Params) -> ParsedMarker:
     """Return the call that an object describes."""
     name = call.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return ParsedMarker(UNREADABLE, problem='"name" is not the name of a specialist')
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        return ParsedMarker(UNNAMED, problem='"name" is not the name of a specialist')
     present = [key for key in _ARGS if key in call]
     if len(present) > 1:
         return ParsedMarker(name, problem=f'it has both "{present[0]}" and "{present[1]}"')
@@ -80,5 +78,5 @@ def _parse_params(args: Any) -> tuple[Params | None, str]:
 
 def find_name(body: str) -> str:
     """Return the name in a body that cannot be decoded, for the error."""
-    match = re.search(r"""["']name["']\s*:\s*["']([A-Za-z][A-Za-z0-9_-]{0,63})["']""", body)
-    return match[1] if match else UNREADABLE
+    match = re.search(rf"""["']name["']\s*:\s*["']({NAME.pattern})["']""", body)
+    return match[1] if match else UNNAMED

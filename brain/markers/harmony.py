@@ -7,8 +7,7 @@
 
 import re
 
-from brain.markers.cursor import Channel, Cursor, ParsedMarker, Reader
-from brain.markers.function_call import UNREADABLE
+from brain.markers.cursor import NAME, UNNAMED, Channel, Cursor, ParsedMarker, Reader
 from brain.markers.loose_json import decode_loosely, move_past_value
 
 START, CHANNEL, MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
@@ -23,7 +22,6 @@ TEMPLATE = "".join((*TOKENS, MESSAGE_END))
 """What the chat template of such a model contains."""
 _MAX_HEADER = 256
 _RECIPIENT = re.compile(r"\bto=(?:functions\.)?([^\s<]+)")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _PROBLEM = "the message to a function is not one JSON object"
 
 
@@ -38,7 +36,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
     recipient = _RECIPIENT.search(header)
     if recipient is None:
         return Channel("thinking" if "analysis" in header else "answer")
-    name = recipient[1] if _NAME.fullmatch(recipient[1]) else UNREADABLE
+    name = recipient[1] if NAME.fullmatch(recipient[1]) else UNNAMED
     if not (yield from cursor.skip_whitespace()):
         return ParsedMarker(name, is_complete=False)
     start = cursor.offset

@@ -3,14 +3,14 @@
 import re
 
 from brain.markers.arguments import PROBLEM, read_arguments
-from brain.markers.cursor import Cursor, ParsedMarker, Reader
-from brain.markers.function_call import UNREADABLE, find_name, parse_call
+from brain.markers.cursor import NAME, UNNAMED, Cursor, ParsedMarker, Reader
+from brain.markers.function_call import find_name, parse_call
 from brain.markers.loose_json import move_past_value
 from brain.markers.mention import move_past_closer
 
 OPENERS = TEMPLATE_WORDS = ("<|python_tag|>", "<|python_start|>")
 
-_CALL = re.compile(r"\s*([A-Za-z][A-Za-z0-9_-]{0,63})\(")
+_CALL = re.compile(rf"\s*({NAME.pattern})\(")
 _SEPARATOR = re.compile(r"\s*(,|\]$)")
 
 
@@ -41,14 +41,14 @@ def _parse_list(body: str) -> ParsedMarker:
     while at < len(body):
         call = _CALL.match(body, at)
         if call is None:
-            return ParsedMarker(calls[0].name if calls else UNREADABLE, problem=PROBLEM)
+            return ParsedMarker(calls[0].name if calls else UNNAMED, problem=PROBLEM)
         marker, at = _parse_arguments(call[1], body, call.end())
         separator = _SEPARATOR.match(body, at)
         if separator is None:
             return ParsedMarker(call[1], problem=PROBLEM)
         calls.append(marker)
         at = separator.end()
-    return calls[0]._replace(more=tuple(calls[1:])) if calls else ParsedMarker(UNREADABLE, problem=PROBLEM)
+    return calls[0]._replace(more=tuple(calls[1:])) if calls else ParsedMarker(UNNAMED, problem=PROBLEM)
 
 
 def _parse_arguments(name: str, text: str, at: int) -> tuple[ParsedMarker, int]:

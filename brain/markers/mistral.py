@@ -2,8 +2,8 @@
 
 import re
 
-from brain.markers.cursor import Cursor, ParsedMarker, Reader
-from brain.markers.function_call import UNREADABLE, find_name, make_call, parse_call
+from brain.markers.cursor import UNNAMED, Cursor, ParsedMarker, Reader
+from brain.markers.function_call import find_name, make_call, parse_call
 from brain.markers.loose_json import decode_loosely, move_past_value
 
 OPENERS = TEMPLATE_WORDS = ("[TOOL_CALLS]",)
@@ -49,5 +49,5 @@ def _parse_list(body: str) -> ParsedMarker:
         return ParsedMarker(find_name(body), problem=problem)
     calls = [make_call(one if isinstance(one, dict) else {}) for one in decoded["calls"]]
     if not calls:
-        return ParsedMarker(UNREADABLE, problem=_PROBLEM)
+        return ParsedMarker(UNNAMED, problem=_PROBLEM)
     return calls[0]._replace(more=tuple(calls[1:]))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from brain.events import MarkerSyntax, Thinking
 from brain.markers import bracket, function_call, harmony, llama, mention, mistral, tags
-from brain.markers.cursor import MARKER_LIMIT, Channel, Cursor, ParsedMarker, Reader, resume
+from brain.markers.cursor import TOO_LONG, UNNAMED, Channel, Cursor, ParsedMarker, Reader, resume
 from brain.markers.template_tokens import ANSWER_HEADERS, REASONING, find_message_tokens, find_open_reasoning
 from brain.messages import Call
 from brain.text import TextBuffer, find_surrogate, join_surrogates
@@ -102,9 +102,7 @@ class Scanner:
         self._delimiters = _find_delimiters(self._syntaxes, template)
         self._find = self._delimiters.find
         self._find_schema = find_schema
-        self._thinking_end = (
-            "" if is_continued else find_open_reasoning(template)
-        )  # the tag after the reasoning, if any
+        self._thinking_end = "" if is_continued else find_open_reasoning(template)  # the tag after the reasoning
         self._assumed = TextBuffer() if self._thinking_end else None  # text that is reasoning if that tag comes
         self._has_subject = False
         self._stops = stops
@@ -261,11 +259,13 @@ class Scanner:
             self._has_subject = self._has_subject or meaning == "subject"
             if meaning in (None, "subject"):  # None: a backtick
                 continue
-            if (meaning == "end" and self._has_subject) or (meaning == "reasoned" and not self._misses_opener()):
+            if meaning in ("end", "reasoned") and self._has_subject:
+                continue
+            if meaning == "reasoned" and self._thinking_end:  # the reasoning came before
                 continue
             _add_text(text[settled:start], pieces)
             if meaning == "forged":
-                pieces.append(Call("?", code="forged", reason=FORGED_REASON))
+                pieces.append(Call(UNNAMED, code="forged", reason=FORGED_REASON))
             if meaning in ("forged", "end"):
                 return self._end(text, pieces)
             if meaning == "reasoned":
@@ -277,10 +277,6 @@ class Scanner:
         self._is_literal = text[-1] == BACKTICK
         self._is_plain = not self._is_literal and not self._high_surrogate
         return len(text)
-
-    def _misses_opener(self) -> bool:
-        """Whether the text so far can be reasoning: neither reasoning nor its tags came before."""
-        return not self._thinking_end and not self._has_subject
 
     def _after_call(self, text: str, at: int, pieces: list[Piece]) -> int:
         """After a call: only white space and further calls count."""
@@ -337,7 +333,7 @@ class Scanner:
     def _add_call(self, parsed: ParsedMarker, cursor: Cursor, marker: str, pieces: list[Piece]) -> None:
         call = Call(parsed.name, marker, parsed.params if parsed.is_complete else None)
         if not parsed.is_complete and cursor.is_full:
-            call.code, call.reason = "oversized", f"the call is longer than {MARKER_LIMIT:,} characters"
+            call.code, call.reason = "oversized", TOO_LONG
         elif not parsed.is_complete:
             call.code, call.reason = "malformed", "the call has no closing bracket or tag"
         elif parsed.params is None:
@@ -366,9 +362,9 @@ def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Deli
         for module in _MODEL_FORMATS:
             if not is_known or any(word in template for word in module.TEMPLATE_WORDS):
                 openers |= dict.fromkeys(module.OPENERS, module.read)
-    tokens = find_message_tokens(template)
-    others: dict[str, _Meaning] = dict.fromkeys(tokens.ends, "end")
-    others |= dict.fromkeys(tokens.subjects, "subject")
+    ends, subjects = find_message_tokens(template)
+    others: dict[str, _Meaning] = dict.fromkeys(ends, "end")
+    others |= dict.fromkeys(subjects, "subject")
     others |= {closer: "reasoned" for opener, closer in REASONING.items() if not is_known or opener in template}
     others |= {**dict.fromkeys(FORGED_OPENERS, "forged"), BLOCK_CLOSER: "dropped"}
     is_harmony = harmony.CHANNEL in template

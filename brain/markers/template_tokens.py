@@ -149,31 +149,18 @@ ALL_TOKENS = ControlTokens(_names(tuple(FAMILIES)))
 """Tokens of all families, for a model whose server does not report its template."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageTokens:
-    """The tokens that matter in an answer.
-
-    Attributes:
-        ends: The answer ends before them.
-        subjects: A text that contains one is about templates, so that none of `ends` counts after it.
-    """
-
-    ends: frozenset[str]
-    subjects: frozenset[str]
-
-
-def find_message_tokens(template: str) -> MessageTokens:
-    """Return the tokens that matter in an answer.
+def find_message_tokens(template: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the tokens before which an answer ends, and those after which none of them counts.
 
     A model does not continue after the end of its own message, or after the start of another one. If the server reports
-    no template, the tokens of all templates end a message. A start is then rather an example in the answer.
+    no template, the tokens of all templates end a message. A start then rather means an answer about templates.
     """
     starts, ends = (frozenset(chain.from_iterable(tokens)) for tokens in zip(*_TURNS, strict=True))
     if not template.strip():
-        return MessageTokens(ends, starts | {_STRIKETHROUGH, *REASONING})
+        return ends, starts | {_STRIKETHROUGH, *REASONING}
     own = {token for turn in _TURNS if any(start in template for start in turn[0]) for token in chain(*turn)}
     own |= {end for end in ends if end in template}
-    return MessageTokens(frozenset(own), frozenset((_STRIKETHROUGH,) if "</s>" in own else ()))
+    return frozenset(own), frozenset((_STRIKETHROUGH,) if "</s>" in own else ())
 
 
 def find_open_reasoning(template: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 from brain.errors import ModelError, PrefillRefused, ToolsRefused
 from brain.events import CallCode, Event, MarkerSyntax, Notice, Resume, StopReason, Thinking, Token
-from brain.markers.cursor import MARKER_LIMIT, decode_object
+from brain.markers.cursor import MARKER_LIMIT, TOO_LONG, UNNAMED, decode_object
 from brain.markers.scanner import PASS_END, Piece, ReasoningEnd, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.models.circuit_breaker import CircuitBreaker, short_wait
-from brain.models.native_calls import UNREADABLE, find_offered
+from brain.models.native_calls import find_offered
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
 from brain.prompts.transcript import Transcript
@@ -680,12 +680,11 @@ def read_native_call(native: NativeCall, syntax: MarkerSyntax) -> Call:
     A call that cannot be parsed stays out of the transcript, because no scanner has checked it for delimiters.
     """
     if not SPECIALIST_NAME.fullmatch(native.name):
-        reason = "the call has no valid name" if native.name else UNREADABLE
-        return Call("?", code="malformed", reason=native.problem or reason)
+        return Call(UNNAMED, code="malformed", reason=native.problem or "the call has no valid name")
     if native.problem:
         return Call(native.name, code="malformed", reason=native.problem)
     if len(native.arguments) > MARKER_LIMIT:
-        return Call(native.name, code="oversized", reason=f"the call is longer than {MARKER_LIMIT:,} characters")
+        return Call(native.name, code="oversized", reason=TOO_LONG)
     params, problem = decode_object(native.arguments.strip() or "{}")
     if params is None:
         return Call(native.name, code="malformed", reason=problem)
