@@ -123,13 +123,15 @@ def _parse_text(text: str, measure: Measure) -> list[tuple[float, str]]:
 
 
 def _strip_remark(text: str, measure: Measure) -> str:
-    """Remove brackets around a unit, or a remark in brackets after it, unless the remark contains a unit."""
+    """Remove brackets around a unit, or a remark in brackets after it. A unit, denial or doubt in it stays."""
     unit = _parse_unit_text(text)
     inside = unit.removeprefix("(").removesuffix(")").strip()
     remark = re.search(r"\s*\([^()/%°]*\)$", unit)
     before = unit
-    if remark and not any(
-        normalize_unit(word) in measure.factors for word in re.split(r"[\s,;()]+", remark[0]) if word
+    if (
+        remark
+        and not _is_doubt(remark[0])
+        and not any(normalize_unit(word) in measure.factors for word in re.split(r"[\s,;()]+", remark[0]) if word)
     ):
         before = unit[: remark.start()]
     return next((one for one in (unit, inside, before) if not one or normalize_unit(one) in measure.factors), unit)
@@ -196,7 +198,7 @@ def find_yes_no(raw: Any) -> bool | None:
     """Parse like `parse_yes_no`, but return None for other values."""
     if isinstance(raw, bool) or (isinstance(raw, int | float) and raw in (0, 1)):
         return bool(raw)
-    word = re.sub(r"[\s-]+(?=\w)", "_", raw.strip().lower()) if isinstance(raw, str) and len(raw) <= 20 else ""
+    word = re.sub(r"[\s-]+(?=\w)", "_", raw.strip(" .").lower()) if isinstance(raw, str) and len(raw) <= 20 else ""
     return word in YES if word in YES | NO else None
 
 
@@ -273,11 +275,14 @@ def check_names(names: Iterable[str]) -> None:
         InvalidInput: With the first such name.
     """
     for name in names:
-        remarks = _BRACKETS.findall(name[:KEY_LENGTH])
-        if any("?" in remark or DENIALS_AND_DOUBTS & set(to_key(remark).split("_")) for remark in remarks):
+        if any(map(_is_doubt, _BRACKETS.findall(name[:KEY_LENGTH]))):
             raise InvalidInput(
                 f"the name {quote(name)} denies or doubts its value", "give the value under the plain name"
             )
+
+
+def _is_doubt(remark: str) -> bool:
+    return "?" in remark or not DENIALS_AND_DOUBTS.isdisjoint(to_key(remark).split("_"))
 
 
 def match_fields(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mapping[str, str]) -> dict[str, Any]:

@@ -493,6 +493,7 @@ def test_the_demo_model_counts_no_denied_criterion(name: str) -> None:
 VALUES: tuple[Any, ...] = (
     *("no", "No.", "yes?", "Yes ?", "true?", "1?", "-1", "?yes", "yes (denied)", "yes/no", "not yes", "possible"),
     *("present?", "no history", "without", "suspected", "y?", "+?", "unknown", "maybe", [], ["yes"]),
+    *("999 (denied)", "999 (?)"),  # of a criterion that a number can meet
 )
 
 
