@@ -48,6 +48,8 @@ _MAX_TARGET = 500
 _MAX_SPAN = 50
 _MAX_ROW = 2000
 """Maximum characters of a row. Longer rows are columns of text."""
+_MAX_CELL = 200
+"""Maximum characters of a cell with a list, in a table without headings; columns of pages are longer."""
 _MAX_REPEATED = 100
 """Maximum characters of a cell that are repeated in the rows and columns it spans."""
 _REPEATED_IN_TABLE = 100_000
@@ -102,6 +104,8 @@ class Block:
         group: number shared by the blocks of one list; 0 for others.
         anchor: id of a heading.
         link: the first `a` element in the block.
+        texts: numbers of its first text node, and of the first one after it.
+        is_caption: whether it is the caption of a figure.
     """
 
     kind: Literal["text", "heading", "item", "table", "code"]
@@ -110,6 +114,8 @@ class Block:
     group: int = 0
     anchor: str = ""
     link: Any = None
+    texts: tuple[int, int] = (0, 0)
+    is_caption: bool = False
 
     @property
     def level(self) -> int:
@@ -149,9 +155,13 @@ def read_markdown(tree: Any, rules: Rules) -> str:
     return join_blocks(convert(tree.body, rules)) if tree.body is not None else ""
 
 
-def convert(root: Any, rules: Rules) -> list[Block]:
-    """Convert an element to blocks, up to `MAX_TEXT` characters."""
-    writer, node = _Writer(rules), root
+def convert(root: Any, rules: Rules, texts: list[Any] | None = None) -> list[Block]:
+    """Convert an element to blocks, up to `MAX_TEXT` characters.
+
+    Args:
+        texts: gets the text nodes that are read.
+    """
+    writer, node = _Writer(rules, [] if texts is None else texts), root
     while True:
         if writer.enter(node):
             if node.child is not None and writer.size < MAX_TEXT:
@@ -191,6 +201,7 @@ class _Table:
 
     around: _Flow
     start: int
+    first_text: int
     is_presentation: bool
     has_header: bool = False
     rows: list[list[_Cell]] = field(default_factory=list)
@@ -198,15 +209,18 @@ class _Table:
     @property
     def is_layout(self) -> bool:
         """Whether the table is only used for layout."""
-        blocks = [block for row in self.rows for cell in row for block in cell.flow.blocks]
+        cells = [cell.flow.blocks for row in self.rows for cell in row]
+        blocks = [block for cell in cells for block in cell]
+        has_lists = any(block.kind == "item" for block in blocks)
+        is_short = len(self.rows) > 1 and all(len(flatten(cell)) <= _MAX_CELL for cell in cells)
         return (
             self.is_presentation
             or any(block.kind in ("table", "code") or 0 < block.level <= 2 for block in blocks)
-            or (not self.has_header and any(block.kind == "item" for block in blocks))
+            or (has_lists and not self.has_header and not is_short)
             or all(sum(bool(cell.flow.blocks) for cell in row) < 2 for row in self.rows)
         )
 
-    def blocks(self, room: int) -> Iterator[Block]:
+    def blocks(self, room: int, end_text: int) -> Iterator[Block]:
         """Yield the table, with rows of up to `room` characters, or the blocks of a layout table."""
         if self.is_layout:
             found = [block for row in self.rows for cell in row for block in cell.flow.blocks]
@@ -223,7 +237,7 @@ class _Table:
             room -= sum(map(len, cells)) + len(cells)
             if room < 0:
                 break
-        yield Block("table", "\n".join(lines))
+        yield Block("table", "\n".join(lines), texts=(self.first_text, end_text))
 
     def _grid(self) -> Iterator[tuple[list[str], list[str]]]:
         """Yield each row with all columns, and the texts of its distinct cells.
@@ -260,9 +274,12 @@ class _Writer:
         size: characters written so far.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, texts: list[Any]) -> None:
         self.flow = _Flow()
         self.size = 0
+        self._texts = texts
+        self._first_text = 0
+        self._captions = 0
         self._rules = rules
         self._unread = UNREAD_TAGS.union(rules.tags)
         self._pieces: list[str] = []
@@ -283,6 +300,7 @@ class _Writer:
             text = node.text_content or ""
             self.size += len(text)
             self._pieces.append(text)
+            self._texts.append(node)
             return False
         if tag is None or not tag[0].isalpha():
             return False
@@ -302,6 +320,8 @@ class _Writer:
             if tag == "a" and child is not None and child.next is None and (child.text_content or "") in _LINK_SIGNS:
                 return False
             self._opened.append((self._lines, len(self._pieces)))
+        elif tag == "rt" and (node.prev is None or node.prev.tag != "rp"):
+            self._pieces.append("(")
         elif tag == "code" and self._code:  # adjacent code elements are separate lines
             self._pieces.append("\n" if node.prev is not None and node.prev.tag == "code" else "")
         elif tag in _EMPHASIS and self._has_emphasis:
@@ -322,6 +342,8 @@ class _Writer:
                 self._close_link(node, start)
             else:
                 self._close_raised(start)
+        elif tag == "rt" and (node.prev is None or node.prev.tag != "rp"):
+            self._pieces.append(")")
         elif tag in _EMPHASIS:
             mark = _EMPHASIS[tag]
             if self._has_emphasis and self._pieces and self._pieces[-1] == mark:
@@ -350,20 +372,21 @@ class _Writer:
             text = " ".join(text.split())
         if self._has_gap:
             text = _BEFORE_STOP.sub("", text)
-        link = self._link
-        self._pieces, self._link, self._has_gap = [], None, False
+        link, texts = self._link, (self._first_text, len(self._texts))
+        self._pieces, self._link, self._has_gap, self._first_text = [], None, False, len(self._texts)
         if not text or text in ("*", "**", "`"):
             return
         flow = self.flow
         quote = "> " * min(flow.quotes, _QUOTES_DEEP)
         if self._heading:
-            block = Block("heading", text.replace("\n", " "), self._heading, anchor=self._anchor)
+            block = Block("heading", text.replace("\n", " "), self._heading, anchor=self._anchor, texts=texts)
         elif flow.lists or flow.prefix:
-            block = Block("item", text, quote + flow.prefix, flow.group, link=link)
+            block = Block("item", text, quote + flow.prefix, flow.group, link=link, texts=texts)
             flow.prefix = self._indent()
         else:
             is_mark = not quote and _LIKE_MARKS.match(text)
-            block = Block("text", f"\\{text}" if is_mark else text, quote, link=link)
+            text = f"\\{text}" if is_mark else text
+            block = Block("text", text, quote, link=link, texts=texts, is_caption=self._captions > 0)
         self.size += len(block.prefix) + 4  # so that a page of many empty blocks ends, too
         flow.blocks.append(block)
 
@@ -403,8 +426,11 @@ class _Writer:
             self._heading, self._anchor = _HEADINGS[tag], attributes.get("id") or ""
         elif tag == "blockquote":
             flow.quotes += 1
+        elif tag == "figcaption":
+            self._captions += 1
         elif tag == "table":
-            self._tables.append(_Table(flow, self.size, attributes.get("role") in ("presentation", "none")))
+            is_presentation = attributes.get("role") in ("presentation", "none")
+            self._tables.append(_Table(flow, self.size, len(self._texts), is_presentation))
         elif tag == "tr" and self._tables:
             self._tables[-1].rows.append([])
         elif tag in ("td", "th") and self._tables and self._tables[-1].rows:
@@ -425,11 +451,13 @@ class _Writer:
             self._heading = ""
         elif tag == "blockquote":
             flow.quotes -= 1
+        elif tag == "figcaption":
+            self._captions -= 1
         elif tag in ("td", "th") and self._tables:
             self.flow = self._tables[-1].around
         elif tag == "table":
             table = self._tables.pop()
-            for block in table.blocks(2 * (self.size - table.start) + _REPEATED_IN_TABLE):
+            for block in table.blocks(2 * (self.size - table.start) + _REPEATED_IN_TABLE, len(self._texts)):
                 self.size += len(block.text) if block.kind == "table" else 0
                 table.around.blocks.append(block)
 
@@ -458,7 +486,9 @@ class _Writer:
         if text.strip():
             fence = "```" if "```" not in text else "~~~~"
             group = self.flow.group if self.flow.lists else 0
-            self.flow.blocks.append(Block("code", f"{fence}\n{text}\n{fence}", group=group))
+            texts = self._first_text, len(self._texts)
+            self.flow.blocks.append(Block("code", f"{fence}\n{text}\n{fence}", group=group, texts=texts))
+        self._first_text = len(self._texts)
 
 
 def read_formula(node: Any, attributes: Mapping[str, str | None]) -> str:

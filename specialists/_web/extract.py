@@ -4,7 +4,7 @@ trafilatura picks the article, if it is installed. `_kit.html` writes the Markdo
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -20,13 +20,17 @@ SHORT = 250
 """A shorter text is no article."""
 DISCUSSED_SHARE = 0.3
 """If the article is a smaller share of the page, and comments are most of the rest, the comments are the text."""
+MAX_OPENING = 2_000
+"""Characters of the first post of a discussion; a longer text is an article, whatever the comments say."""
 MAX_DISCUSSION = 500_000
 MAX_REFRESH_SECONDS = 10
 _REFRESH = re.compile(r"\s*(\d{1,4})[\d.]*\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]{1,2000})", re.IGNORECASE)
-_WORD = re.compile(r"\w+")
-_TARGET = re.compile(r"\]\([^()\s]*\)")
-_GRAM = 4
-"""Number of consecutive words that identify a block in the article."""
+_WORD = re.compile(r"\w")
+_LOST = frozenset(("data", "rp", "rt", "time"))
+"""Elements whose text trafilatura always drops."""
+_FIRST_SIGN = 0x2800
+_MARK = re.compile("[\u2800-\u28ff]{3}")
+"""The number of a text node in Braille, which trafilatura keeps and takes for no word."""
 _FACTS = {
     "title": ("meta[property='og:title']", "meta[name='citation_title']", "head title", "title", "h1"),
     "site": ("meta[property='og:site_name']", "meta[name='application-name']"),
@@ -94,14 +98,20 @@ def read_page(html: str, url: str, *, links: bool, pick_article: bool = True) ->
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(html)
-    blocks = convert(tree.body, page_rules(url if links else "")) if tree.body is not None else []
+    texts: list[Any] = []
+    blocks = convert(tree.body, page_rules(url if links else ""), texts) if tree.body is not None else []
     whole = tidy(join_blocks(blocks))
-    facts, text = _find_article(html, blocks) if pick_article else ({}, "")
-    if len(text) < SHORT:
-        text = whole
-    elif len(text) < DISCUSSED_SHARE * len(whole) and len(html) < MAX_DISCUSSION:
-        discussion = _find_article(html, blocks, comments=True)[1]
-        text = discussion if DISCUSSED_SHARE * len(discussion) > len(text) else text
+    facts: dict[str, str] = {}
+    text = ""
+    if pick_article:
+        lengths = _mark(tree, texts)
+        facts, text = _find_article(tree.html, blocks, lengths)
+        is_discussed = SHORT <= len(text) < min(MAX_OPENING, DISCUSSED_SHARE * len(whole))
+        if is_discussed and len(html) < MAX_DISCUSSION:
+            discussion = _find_article(tree.html, blocks, lengths, comments=True)[1]
+            text = discussion if DISCUSSED_SHARE * len(discussion) > len(text) else text
+        tree = LexborHTMLParser(html)  # without marks
+    text = text if len(text) >= SHORT else whole
     json_ld = [node.text(deep=True) or "" for node in tree.css("script[type='application/ld+json']")]
     has_scripts = tree.css_first("script") is not None
     return Article(
@@ -114,8 +124,27 @@ def read_page(html: str, url: str, *, links: bool, pick_article: bool = True) ->
     )
 
 
-def _find_article(html: str, blocks: Sequence[Block], *, comments: bool = False) -> tuple[dict[str, str | None], str]:
-    """Return the metadata and the article that trafilatura finds.
+def _mark(tree: Any, texts: Sequence[Any]) -> Sequence[int]:
+    """Mark the text nodes of a page, so that they are found in what trafilatura makes of it.
+
+    Returns:
+        The length of each node; 0 for nodes without a mark.
+    """
+    lengths = []
+    for number, node in enumerate(texts):
+        text = (node.text_content or "").strip()
+        lengths.append(len(text) if _WORD.search(text) and node.parent.tag not in _LOST else 0)
+        if lengths[-1]:
+            node.insert_before("".join(chr(_FIRST_SIGN + digit) for digit in number.to_bytes(3, "big")))
+    for node in tree.css("sup a[href^='#']"):  # many links make a paragraph navigation, but notes do not
+        node.unwrap()
+    return lengths
+
+
+def _find_article(
+    html: str | None, blocks: Sequence[Block], lengths: Sequence[int], *, comments: bool = False
+) -> tuple[dict[str, str], str]:
+    """Return the metadata and the article that trafilatura finds in a page with marks.
 
     Both are empty if it is not installed. The article is empty if it finds none.
     """
@@ -123,40 +152,49 @@ def _find_article(html: str, blocks: Sequence[Block], *, comments: bool = False)
         from trafilatura import extract, extract_metadata, load_html
     except ImportError:
         return {}, ""
-    tree = load_html(html)
+    tree = load_html(html or "")
     if tree is None:
         return {}, ""
     metadata = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
     text = extract(tree, output_format="markdown", include_comments=comments) or ""
-    facts = {"author": metadata.author, "site": metadata.sitename}
+    facts = {"author": _MARK.sub("", metadata.author or ""), "site": _MARK.sub("", metadata.sitename or "")}
     if "\n" in text.strip() and "\n\n" not in text.strip():  # all lines of the page, so no article
         return facts, ""
-    return facts, tidy(join_blocks(_pick(blocks, text)))
+    found = {int.from_bytes(bytes(ord(sign) - _FIRST_SIGN for sign in mark), "big") for mark in _MARK.findall(text)}
+    if not found:  # it is in an element that is skipped here, such as an `aside`
+        return facts, tidy(text)
+    return facts, tidy(join_blocks(_pick(blocks, lengths, found)))
 
 
-def _pick(blocks: Sequence[Block], article: str) -> Iterator[Block]:
-    """Yield the blocks whose words are in the article, and tables, code and plain paragraphs between them.
+def _pick(blocks: Sequence[Block], lengths: Sequence[int], found: Set[int]) -> Iterator[Block]:
+    """Yield the blocks whose texts were found, and tables, code, plain paragraphs and captions next to them.
 
-    trafilatura loses some of these, and some headings.
+    trafilatura loses some of these, all captions and formulas, and some headings.
     """
-    lines = {tuple(_WORD.findall(line.lower())) for line in article.splitlines()}
-    words = _WORD.findall(article.lower())
-    grams = {tuple(words[at : at + _GRAM]) for at in range(len(words) - _GRAM + 1)}
-
-    def is_in_article(block: Block) -> bool:
-        own = tuple(_WORD.findall(_TARGET.sub("]", block.text).lower()))
-        count = len(own) - _GRAM + 1
-        return own in lines if count < 1 else sum(own[at : at + _GRAM] in grams for at in range(count)) > count / 2
-
-    picked = [is_in_article(block) for block in blocks]
+    whole = [sum(lengths[number] for number in range(*block.texts)) for block in blocks]
+    own = [sum(lengths[number] for number in range(*block.texts) if number in found) for block in blocks]
+    picked = [
+        some * 2 > all or (some > 0 and block.kind == "table")
+        for block, some, all in zip(blocks, own, whole, strict=True)
+    ]
     numbers = [number for number, is_picked in enumerate(picked) if is_picked]
-    for number in reversed(range(max(0, numbers[0] - 1), min(len(blocks), numbers[-1] + 2)) if numbers else ()):
-        block, is_followed = blocks[number], picked[number + 1 : number + 2] == [True]
+    for number in range(numbers[0] + 1, min(len(blocks), numbers[-1] + 2)) if numbers else ():
+        block = blocks[number]
+        is_formula = not whole[number] and _WORD.search(block.text) is not None
         picked[number] = (
             picked[number]
-            or block.kind in ("table", "code")
-            or (is_followed and _is_heading(block) and not _is_heading(blocks[number + 1]))
-            or (is_followed and block.kind == "text" and block.link is None and number > 0 and picked[number - 1])
+            or block.kind == "code"
+            or (block.kind == "table" and number < numbers[-1])
+            or ((block.is_caption or is_formula) and picked[number - 1])
+        )
+    for number in reversed(range(max(0, numbers[0] - 1), numbers[-1]) if numbers else ()):
+        block, is_plain = blocks[number], blocks[number].kind == "text" and blocks[number].link is None
+        picked[number] = picked[number] or (
+            picked[number + 1]
+            and (
+                (_is_heading(block) and not _is_heading(blocks[number + 1]))
+                or (is_plain and number > 0 and picked[number - 1])
+            )
         )
     return (block for block, is_picked in zip(blocks, picked, strict=True) if is_picked)
 

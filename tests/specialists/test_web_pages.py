@@ -86,12 +86,71 @@ def test_an_article_keeps_the_order_of_the_page(name: str, monkeypatch: pytest.M
     assert all(block in rest for block in picked)
 
 
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [
+        ("<p>The area is 5 km<sup>2</sup>, or 10<sup>6</sup> m<sup>2</sup>.</p>", "The area is 5 km^2, or 10^6 m^2."),
+        ("<p>Water is H<sub>2</sub>O and CO<sub>2</sub>.</p>", "Water is H2O and CO2."),
+        ("<p>So <math><mi>a</mi><mo>=</mo><mn>2</mn></math> and <math><mi>b</mi></math>.</p>", "So a=2 and b."),
+        ("<p>Let <math alttext='x^2'><mi>x</mi></math>.</p>", "Let $x^2$."),
+        ("<math display=block><mi>E</mi><mo>=</mo><mi>m</mi></math>", "E=m"),
+        ("<p>The <abbr title=x>WHO</abbr>, <abbr>UN</abbr> and <abbr>EU</abbr>.</p>", "The WHO, UN and EU."),
+        ("<p><ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp></ruby><ruby>字<rt>じ</rt></ruby>。</p>", "漢(かん)字(じ)。"),
+        ("<p>Ends <time>on 1 January</time>.</p>", "Ends on 1 January."),
+        ("<p>It ends on <time>1 January</time> at <data value=3>three</data>.</p>", "It ends on 1 January at three."),
+        ("<p>He <q>said so</q> on <kbd>Ctrl</kbd>+<kbd>C</kbd>.</p>", "He said so on Ctrl+C."),
+        ("<p>Super<wbr>cali<wbr>fragi and <var>x</var>.</p>", "Supercalifragi and x."),
+        ("<p>This end of it has notes<sup><a href=#n1>[1]</a></sup> of its own<sup><a href=#n2>2</a></sup>.</p>",
+         "This end of it has notes[1] of its own[2]."),
+        ("<figure><img src=a><figcaption>The bridge, 5 m<sup>2</sup> of it.</figcaption></figure>",
+         "The bridge, 5 m^2 of it."),
+        ("<ul><li>5 m<sup>2</sup></li><li>An <abbr>EU</abbr> thing</li></ul>", "- 5 m^2\n- An EU thing"),
+        ("<table><tr><th>Part<th>Names<tr><td>A<td><ul><li>one<li>two</ul><tr><td>B<td><ol><li>three</ol></table>",
+         "| Part | Names |\n|---|---|\n| A | one; two |\n| B | three |"),
+        ("<table><tr><td>A<td><ul><li>one<li>two</ul><tr><td>B<td><ul><li>three</ul></table>",
+         "| A | one; two |\n|---|---|\n| B | three |"),
+    ],
+)  # fmt: skip
+def test_the_end_of_an_article_is_kept(last: str, text: str, parser: str) -> None:
+    assert text_of(html(last)) == f"{LONG.strip()}\n\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("<table><tr><td>Home</td><td>About</td></tr><tr><td>News</td><td>Sport</td></tr></table>", ""),
+        ("<ul><li><a href=/1>More</a></li><li><a href=/2>Sport</a></li></ul>", ""),
+        ("<p>•••</p><div>—</div>", "<p>•••</p><div>***</div>"),
+        ("", "<div><ul><li>More</li><li>The end</li><li>Sport</li></ul></div>"),
+        ("", "<div>More:</div><div><a href=/1>This sentence makes</a> | <a href=/2>the page long</a></div>"),
+    ],
+)
+def test_what_stands_around_an_article_is_dropped(before: str, after: str) -> None:
+    page = f"<html><body>{before}<article><p>{LONG}</p><p>The end comes here.</p></article>{after}</body></html>"
+    assert text_of(page) == f"{LONG.strip()}\n\nThe end comes here."
+
+
+def test_an_article_may_be_in_an_aside() -> None:
+    page = f"<html><body><nav>Home News</nav><main><aside><article><p>{LONG}</p></article></aside></main></body></html>"
+    assert text_of(page).startswith("This sentence makes")
+
+
+ROW = (
+    "<tr><td class=by>user{n}</td><td><div class=comment><p>Knot {n} holds best, since it does not slip under a load, "
+    "and sailors have used it for centuries on all seas.</p></div></td></tr>"
+)
+
+
 def test_comments_are_the_text_of_a_discussion() -> None:
-    row = "<tr><td class=by>user{n}</td><td><div class=comment><p>Knot {n} holds best, since it does not slip under a "
-    row += "load, and sailors have used it for centuries on all seas.</p></div></td></tr>"
-    comments = "".join(row.format(n=n) for n in range(20))
+    comments = "".join(ROW.format(n=n) for n in range(20))
     page = f"<html><body><table><tr><td>Ask: which knot?</td></tr></table><table>{comments}</table></body></html>"
     assert "Knot 7 holds best" in text_of(page)
+
+
+def test_comments_are_not_the_text_of_an_article() -> None:
+    comments = f"<div id=comments class=comments><table>{''.join(ROW.format(n=n) for n in range(200))}</table></div>"
+    article = f"<article>{f'<p>{LONG}</p>' * 6}</article>"
+    assert "Knot" not in text_of(f"<html><body>{article}{comments}</body></html>")
 
 
 def test_a_page_with_a_layout_table_is_read(parser: str) -> None:
