@@ -222,6 +222,10 @@ class _TextReader:
         """Return the text of an element, without that of text boxes in it."""
         return "".join(self._walk(element)).strip()
 
+    def start(self) -> None:
+        """Forget fields that were not closed, or they would hide another part."""
+        self._codes.clear()
+
     def _walk(self, element: Element) -> Iterator[str]:
         for one in _chosen(element):
             name = _name(one)
@@ -233,7 +237,7 @@ class _TextReader:
                 self.boxes.append(one)
             elif name == "r":
                 yield self._read_run(one)
-            elif any(self._codes):  # a field in the code of another one
+            elif any(self._codes[:-1]):  # a field in the code of another one; text in a code itself is a damaged field
                 yield from () if name == "t" else self._walk(one)
             elif name == "t":
                 yield one.text or ""
@@ -406,8 +410,11 @@ class _Document:
 
     def read_others(self, kind: str, label: str) -> list[str]:
         """Return the texts of headers or footers, each once."""
-        parts = self._package.parse_related(self._path, kind)
-        texts = [" ".join(text for _, text in self.read_blocks(part)) for part in parts]
+        texts = []
+        for part in self._package.parse_related(self._path, kind):
+            self._text.start()
+            texts.append(" ".join(text for _, text in self.read_blocks(part)))
+        self._text.start()
         return [f"{label}: {text}" for text in dict.fromkeys(texts) if text]
 
     def read_notes(self) -> Iterator[str]:
@@ -415,6 +422,7 @@ class _Document:
         for kind, mark in (("footnotes", ""), ("endnotes", "e"), ("comments", "c")):
             for notes in self._package.parse_related(self._path, kind):
                 for note in notes:
+                    self._text.start()
                     text = " ".join(inner for _, inner in self.read_blocks(note))
                     author = f"{_get(note, 'author')}: " if mark == "c" else ""
                     if text:  # lines between text and notes have none

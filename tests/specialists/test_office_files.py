@@ -45,6 +45,7 @@ def field(code: str, result: str = "", data: str = "") -> str:
     return mark("begin", data) + f"<w:r><w:instrText>{code}</w:instrText></w:r>{separator}" + mark("end", "")
 
 
+UNCLOSED = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
 BOX = "<w:r><w:pict><w:txbxContent><p><t>boxed</t></p></w:txbxContent></w:pict></w:r>"
 CHECK = '<w:ffData><w:checkBox><w:default w:val="{}"/></w:checkBox></w:ffData>'
 ENTRIES = '<w:result w:val="1"/><w:listEntry w:val="a"/><w:listEntry w:val="b"/>'
@@ -72,6 +73,7 @@ WORD_TEXTS = {
     '<p><w:fldSimple w:instr=" MERGEFIELD Name "><t>Ada</t></w:fldSimple></p>': "Ada",
     f"<p><t>Dear </t>{field(' MERGEFIELD Name ', '<t>Ada</t>')}<t>,</t></p>": "Dear Ada,",
     f"<p>{field(' IF ' + field('MERGEFIELD x', '<t>1</t>') + ' = 1 ', '<t>yes</t>')}</p>": "yes",
+    f"<p>{UNCLOSED}<t>not closed</t></p><p><t>b</t></p>": "not closed\n\nb",
     f"<p>{field('FORMCHECKBOX', data=CHECK.format(1))}{field('FORMCHECKBOX', data=CHECK.format(0))}</p>": "☒☐",
     f"<p>{field('FORMDROPDOWN', data=CHOICE)}</p>": "b",
     '<p><w:r><w:sym w:font="Wingdings" w:char="F0FE"/></w:r><t>a</t><w:r><w:noBreakHyphen/><w:br/></w:r><t>b</t></p>': (
@@ -140,7 +142,7 @@ def test_clauses_of_a_contract_keep_their_numbers_and_notes() -> None:
             wordprocessing('<w:footnote w:id="2"><p><t>Per month.</t></p></w:footnote>'),
         ),
         ("comments", "word/comments.xml", wordprocessing('<w:c w:id="0" w:author="Bo"><p><t>Why?</t></p></w:c>')),
-        ("header", "word/header1.xml", wordprocessing("<p><t>Draft</t></p>")),
+        ("header", "word/header1.xml", wordprocessing(f"<p><t>Draft</t>{UNCLOSED * 2}</p>")),
         ("header", "word/header2.xml", wordprocessing("<p><t>Draft</t></p>")),
         ("footer", "word/footer1.xml", wordprocessing(f"<p><t>Page </t>{field('PAGE', '<t>1</t>')}</p>")),
         ("chart", "word/charts/chart1.xml", CHART),
