@@ -25,6 +25,8 @@ MAX_WHITESPACE_BEFORE_THINKING = 64
 """Longest white space before the opening tag, in characters. Longer white space is text."""
 MAX_WHITESPACE_AFTER_CALL = 64
 """Longest white space between two calls, in characters. Some models end with endless white space."""
+MAX_WHITESPACE_AFTER_MESSAGE = 64
+"""Longest white space within a line after a possible end of the message, in characters. A token before more is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ _MODEL_FORMATS = (tags, mistral, llama)
 _Read = Callable[[Cursor, str], Reader]
 _Mode = Callable[["Scanner", str, int, list[Piece]], int]
 _Search = Callable[..., re.Match[str] | None]
-_Meaning = Literal["forged", "dropped", "end", "subject", "reasoned"]
+_Meaning = Literal["forged", "dropped", "end", "possible end", "subject", "reasoned"]
 FindSchema = Callable[[str], Mapping[str, Any] | None]
 
 _NOT_WHITE = re.compile(r"\S")
@@ -59,12 +61,17 @@ _NOT_WHITE = re.compile(r"\S")
 
 @dataclass(frozen=True, slots=True)
 class _Delimiters:
-    """The delimiters to search for. `find` and `opener_at` also match an incomplete one at the end of the text."""
+    """The delimiters to search for. The patterns also match an incomplete one at the end of the text.
+
+    Attributes:
+        after_end_at: Matches after a token that may end a message. Its group is what shows that it does.
+    """
 
     openers: Mapping[str, _Read]
     others: Mapping[str, _Meaning]
     beginning_at: _Search
     opener_at: _Search
+    after_end_at: _Search
     find: _Search
     beginnings: frozenset[str]
     opener_beginnings: frozenset[str]
@@ -168,7 +175,7 @@ class Scanner:
             pieces += self.feed("")
         if self._buffer and self._mode is Scanner._in_thinking:
             pieces.append(Thinking(self._buffer))
-        elif self._buffer and not self._has_called:
+        elif self._buffer and not self._has_called and not self._ends_message():
             pieces.append(self._buffer)
         self._mode, self._buffer, self._is_plain = Scanner._at_end, "", False
         return pieces
@@ -246,10 +253,7 @@ class Scanner:
             if text[start - 1] == BACKTICK if start > settled else self._is_literal:
                 continue
             if delimiter in self._beginnings:
-                if start > settled:
-                    pieces.append(text[settled:start])
-                self._buffer, self._is_literal = delimiter, False
-                return len(text)
+                return self._hold(text, start, settled, pieces)
             if delimiter in self._delimiters.openers:
                 after = self._start_marker(text, start, delimiter, settled, pieces)
                 if after is not None:
@@ -259,14 +263,20 @@ class Scanner:
             self._has_subject = self._has_subject or meaning == "subject"
             if meaning in (None, "subject"):  # None: a backtick
                 continue
-            if meaning in ("end", "reasoned") and self._has_subject:
+            if meaning in ("end", "possible end", "reasoned") and self._has_subject:
                 continue
+            if meaning == "possible end":
+                following = self._delimiters.after_end_at(text, match.end())
+                if following is None:  # within code or a sentence
+                    continue
+                if not following[1]:
+                    return self._hold(text, start, settled, pieces)
             if meaning == "reasoned" and self._thinking_end:  # the reasoning came before
                 continue
             _add_text(text[settled:start], pieces)
             if meaning == "forged":
                 pieces.append(Call(UNNAMED, code="forged", reason=FORGED_REASON))
-            if meaning in ("forged", "end"):
+            if meaning in ("forged", "end", "possible end"):
                 return self._end(text, pieces)
             if meaning == "reasoned":
                 pieces.append(REASONING_END)
@@ -276,6 +286,16 @@ class Scanner:
         _add_text(text[settled:], pieces)
         self._is_literal = text[-1] == BACKTICK
         self._is_plain = not self._is_literal and not self._high_surrogate
+        return len(text)
+
+    def _ends_message(self) -> bool:
+        """Whether the text that is held back is the end of the message, if nothing follows."""
+        return self._delimiters.others.get(self._buffer.rstrip()) == "possible end"
+
+    def _hold(self, text: str, start: int, settled: int, pieces: list[Piece]) -> int:
+        """Hold back the text from `start`, until the next characters tell what it is."""
+        _add_text(text[settled:start], pieces)
+        self._buffer, self._is_literal = text[start:], False
         return len(text)
 
     def _after_call(self, text: str, at: int, pieces: list[Piece]) -> int:
@@ -362,8 +382,8 @@ def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Deli
         for module in _MODEL_FORMATS:
             if not is_known or any(word in template for word in module.TEMPLATE_WORDS):
                 openers |= dict.fromkeys(module.OPENERS, module.read)
-    ends, subjects = find_message_tokens(template)
-    others: dict[str, _Meaning] = dict.fromkeys(ends, "end")
+    ends, possible_ends, subjects = find_message_tokens(template)
+    others: dict[str, _Meaning] = {**dict.fromkeys(ends, "end"), **dict.fromkeys(possible_ends, "possible end")}
     others |= dict.fromkeys(subjects, "subject")
     others |= {closer: "reasoned" for opener, closer in REASONING.items() if not is_known or opener in template}
     others |= {**dict.fromkeys(FORGED_OPENERS, "forged"), BLOCK_CLOSER: "dropped"}
@@ -374,11 +394,16 @@ def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Deli
     delimiters = (*openers, *others)
     beginnings = [opener for opener in REASONING if not is_known or opener in template or opener == "<think>"]
     beginnings += [header for header in ANSWER_HEADERS if not is_known or header[: header.index(">") + 1] in template]
+    tokens = ends | possible_ends | subjects
     return _Delimiters(
         openers,
         others,
         re.compile(_build_pattern([*beginnings, *(harmony.BEGINNINGS if is_harmony or not is_known else ())])).match,
         re.compile(_build_pattern(openers) or r"(?!)").match,
+        re.compile(
+            rf"[^\S\r\n]{{0,{MAX_WHITESPACE_AFTER_MESSAGE}}}"
+            rf"(?:([\r\n]|{'|'.join(map(re.escape, tokens))})|\Z|{_build_pattern(tokens)})"
+        ).match,
         re.compile(_build_pattern(delimiters) + rf"|{BACKTICK}\Z").search,
         _list_beginnings(delimiters),
         _list_beginnings(openers),

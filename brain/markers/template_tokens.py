@@ -149,18 +149,19 @@ ALL_TOKENS = ControlTokens(_names(tuple(FAMILIES)))
 """Tokens of all families, for a model whose server does not report its template."""
 
 
-def find_message_tokens(template: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tokens before which an answer ends, and those after which none of them counts.
+def find_message_tokens(template: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the tokens before which an answer ends, those before which it may end, and those after which none counts.
 
-    A model does not continue after the end of its own message, or after the start of another one. If the server reports
-    no template, the tokens of all templates end a message. A start then rather means an answer about templates.
+    A model does not continue after the end of its own message, or after the start of another one. Only what follows
+    can tell for tokens that the template does not have. If the server reports no template, these are the tokens of all
+    templates. A start then rather means an answer about templates.
     """
     starts, ends = (frozenset(chain.from_iterable(tokens)) for tokens in zip(*_TURNS, strict=True))
     if not template.strip():
-        return ends, starts | {_STRIKETHROUGH, *REASONING}
-    own = {token for turn in _TURNS if any(start in template for start in turn[0]) for token in chain(*turn)}
-    own |= {end for end in ends if end in template}
-    return frozenset(own), frozenset((_STRIKETHROUGH,) if "</s>" in own else ())
+        return frozenset(), ends, starts | {_STRIKETHROUGH, *REASONING}
+    family = {token for turn in _TURNS if any(start in template for start in turn[0]) for token in chain(*turn)}
+    own = frozenset(token for token in family | ends if token in template)
+    return own, frozenset(family - own), frozenset((_STRIKETHROUGH,) if "</s>" in family | own else ())
 
 
 def find_open_reasoning(template: str) -> str:

@@ -158,7 +158,7 @@ def test_the_format_of_another_template_is_text() -> None:
 @pytest.mark.parametrize(
     "end", ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", "<|end|>", "<｜end▁of▁sentence｜>"]
 )
-@pytest.mark.parametrize("after", ["", "\n<|im_start|>user\nAnd you?<|im_end|>", " SPECIALIST_REQUEST[echo]"])
+@pytest.mark.parametrize("after", ["", "\n<|im_start|>user\nAnd you?<|im_end|>", "\nSPECIALIST_REQUEST[echo]"])
 def test_an_answer_ends_with_the_message_of_its_model(end: str, after: str) -> None:
     events, turn, _ = run([*f"Hello.{end}{after}"])
     assert (events, turn.exchange.answer) == (["Hello.", done("Hello.")], "Hello.")
