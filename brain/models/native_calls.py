@@ -64,16 +64,18 @@ class CallAssembler:
         offered: The names of the tools in the request.
     """
 
-    __slots__ = ("_calls", "_lost", "_offered")
+    __slots__ = ("_calls", "_has_text_after", "_lost", "_offered")
 
     def __init__(self, offered: Collection[str] = ()) -> None:
         self._offered = offered
         self._calls: list[_Call] = []
+        self._has_text_after = False  # since the last delta
         self._lost = ""  # why some arguments belong to no call
 
     def add(self, delta: CallDelta) -> Sequence[NativeCall]:
         """Add a delta. Return the earlier calls if they are complete, and this one if nothing can change it."""
         text = _to_text(delta.arguments)
+        self._has_text_after = False
         candidates = self._find(delta)
         call = candidates[0] if candidates else None
         is_new = bool(delta.name) and (call is None or self._begins_call(call, delta, text))
@@ -99,6 +101,21 @@ class CallAssembler:
 
     def __bool__(self) -> bool:
         return bool(self._calls)
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a call was returned before the end of the answer."""
+        return any(call.is_taken for call in self._calls)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is still to be returned."""
+        return bool(self._lost) or not all(call.is_taken for call in self._calls)
+
+    def end_by_text(self) -> Sequence[NativeCall]:
+        """Return the calls that are complete, because text follows them."""
+        has_text_after, self._has_text_after = self._has_text_after, True
+        return () if has_text_after else self._take(None)
 
     def lose(self, reason: str) -> None:
         """Note that a part of a call is lost; an empty reason changes nothing."""

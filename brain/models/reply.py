@@ -175,9 +175,13 @@ class Reply:
         """Decode the rest at the end of the body."""
         return self._read(self._splitter.close())
 
+    def cut(self) -> Sequence[Chunk]:
+        """Return the calls that wait for an end that does not come, if others run already."""
+        return self._calls.finish(is_cut=True) if self._calls.has_started else ()
+
     def _decode_with_template(self, items: bytes) -> list[Chunk] | None:
         """Return the text of items that all match the template; None if they must be decoded one by one."""
-        if self._template is None or self._pending_surrogate or self.is_over:
+        if self._template is None or self._pending_surrogate or self.is_over or self._calls:
             return None
         texts = self._template.texts(items)
         if texts is None:
@@ -203,6 +207,8 @@ class Reply:
                     parts = self._decode(data)
             except ModelError as error:
                 parts = (error,)
+            if self._calls.has_started:  # text beside a call must not end the pass before it
+                parts = sorted(parts, key=lambda part: not isinstance(part, CallDelta))
             for part in parts:
                 if isinstance(part, str):
                     texts.append(part)
@@ -223,7 +229,15 @@ class Reply:
             texts.clear()
             self._has_text = True
             if text:
-                chunks.append(text)
+                self._add_text(text, chunks)
+
+    def _add_text(self, text: str | Thinking, chunks: list[Chunk]) -> None:
+        """Add a text. After a started call, it ends the pass, so it is left out while other calls may still come."""
+        if (isinstance(text, Thinking) or text.strip()) and self._calls.has_started:
+            chunks += self._calls.end_by_text()
+            if self._calls.is_waiting:
+                text = ""  # the server is not silent
+        chunks.append(text)
 
     def _add_part(self, part: Part, chunks: list[Chunk]) -> None:
         match part:
@@ -233,7 +247,7 @@ class Reply:
                     text = last.text + text
                     chunks.pop()
                 if text:
-                    chunks.append(Thinking(text))
+                    self._add_text(Thinking(text), chunks)
             case CallDelta():
                 chunks += self._calls.add(part)
             case BrokenCall():
@@ -303,6 +317,8 @@ async def stream_chunks(
                         break
             except httpx.HTTPError:
                 if not reply.has_ended:
+                    for call in reply.cut():
+                        yield call
                     raise
     steps = _split_long_texts(reply.close())
     while steps:
@@ -311,6 +327,8 @@ async def stream_chunks(
             await asyncio.sleep(0)
     if reply.has_ended:
         return
+    for call in reply.cut():
+        yield call
     if reply.error is not None:
         raise reply.error
     if not reply.has_items and not content_type.startswith("text/event-stream"):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from model_answers import decode
 
+from brain.events import Thinking
 from brain.messages import Finish, NativeCall
 from brain.models import ollama, openai
 from brain.models.native_calls import CUT, LOST, NAMELESS, SEVERAL, UNREADABLE, find_offered
@@ -178,6 +179,25 @@ def test_forms_of_openai_servers(deltas: list[Delta], expected: list[Call]) -> N
             assert all(call in rest for call in joined(*body[:end], ending) if is_run(call)), (end, ending)
 
 
+TEXT = event({"index": 0, "delta": {"content": "It is off."}})
+THOUGHT = event({"index": 0, "delta": {"reasoning_content": "\n"}})
+
+
+def before_text(chunks: Sequence[Any]) -> list[Call]:
+    """The calls that a pass sees: text after a call ends it."""
+    first = next((at for at, chunk in enumerate(chunks) if isinstance(chunk, NativeCall)), 0)
+    is_text = [isinstance(chunk, Thinking) or (isinstance(chunk, str) and bool(chunk.strip())) for chunk in chunks]
+    return calls_of(chunks[: is_text.index(True, first) if any(is_text[first:]) else None])
+
+
+@pytest.mark.parametrize(("deltas", "expected"), STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize("text", [TEXT, THOUGHT], ids=["text", "a thought"])
+def test_no_call_is_lost_if_text_follows(deltas: list[Delta], expected: list[Call], text: bytes) -> None:
+    body = [*map(frame, deltas), text, text, finish("tool_calls")]
+    for bodies in (body, [b"".join(body)]):
+        assert before_text(decode(lambda: openai.build_reply(OFFERED), bodies)) == expected
+
+
 def is_run(call: Call) -> bool:
     """Whether a call runs: arguments that are no object are found out when they are read."""
     if len(call) > 2:
@@ -208,6 +228,8 @@ def tool(name: str, arguments: Any, index: int | None = 0) -> Any:
          [*LAMP, ("lamp", '{"state":"on"}')]),
         ([line(tool("time", {}), tool("lamp", {"state": "off"}))], [("time", "{}"), *LAMP]),
         ([line(tool("lamp", {})), line(tool("lamp", {"state": "off"}))], LAMP),
+        ([line(tool("lamp", {"state": "off"}), tool("time", {}, 1)), b'{"message":{"content":"Off."},"done":false}\n'],
+         [*LAMP, ("time", "{}")]),
         ([line(tool("lamp", OFF))], LAMP),
         ([line(tool("lamp", json.dumps(OFF)))], LAMP),
         ([line(tool("time", None), tool("lamp", {"state": "off"}, 1))], [("time", ""), *LAMP]),
@@ -221,7 +243,7 @@ def test_forms_of_ollama(lines: list[bytes], expected: list[Call]) -> None:
     body = b"".join([*lines, b'{"done":true,"done_reason":"stop"}\n'])
     for size in (len(body), 1, 13):
         pieces = [body[at : at + size] for at in range(0, len(body), size)]
-        assert calls_of(decode(lambda: ollama.build_reply(OFFERED), pieces)) == expected
+        assert before_text(decode(lambda: ollama.build_reply(OFFERED), pieces)) == expected
 
 
 @pytest.mark.parametrize(
@@ -240,6 +262,12 @@ def test_forms_of_ollama(lines: list[bytes], expected: list[Call]) -> None:
 def test_calls_whose_fields_have_other_places_or_names(call: Any, expected: list[Call]) -> None:
     for calls in ([call], call):
         assert joined(event({"delta": {"tool_calls": calls}}), finish("stop")) == expected
+
+
+def test_text_beside_a_call_does_not_end_the_calls_before() -> None:
+    both = {"message": {"content": "Off.", "tool_calls": [tool("time", {"zone": "UTC"}, 1)]}, "done": False}
+    lines = [line(tool("lamp", {"state": "off"})), json.dumps(both).encode() + b"\n"]
+    assert before_text(decode(lambda: ollama.build_reply(OFFERED), lines)) == TWO
 
 
 def test_a_whole_call_of_ollama_runs_before_the_answer_ends() -> None:

@@ -99,7 +99,7 @@ DONE = b"[DONE]"
          [NativeCall("a", "{}", CUT), NativeCall("a", '{"x":1}')]),
         (frames(tool(0, "c1", name="a", arguments='{"x"'), tool(1, "c2", name="b", arguments="{}"),
                 tool(0, "c1", arguments=":1}"), tool(2, "c3", name="c", arguments=""), delta(content="t"), STOP),
-         [NativeCall("a", '{"x":1}'), "t", NativeCall("b", "{}"), NativeCall("c", ""), Finish("stop")]),
+         [NativeCall("a", '{"x":1}'), "", NativeCall("b", "{}"), NativeCall("c", ""), Finish("stop")]),
         (frames(delta(content="Hm"), delta(function_call={"name": "a", "arguments": ""}),
                 delta(function_call={"arguments": "{}"}), finish("function_call")),
          ["Hm", NativeCall("a", "{}"), Finish("stop")]),

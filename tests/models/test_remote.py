@@ -13,8 +13,9 @@ from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, Reasoning,
 
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Thinking
-from brain.messages import Chunk, Finish, PassUsage
+from brain.messages import Chunk, Finish, NativeCall, PassUsage
 from brain.models import check_model, remote
+from brain.models.native_calls import CUT
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.settings.models import Prefixes
@@ -62,6 +63,21 @@ async def test_text_before_a_failure_is_yielded(kind: Kind, items: list[Any]) ->
             await collect(model, into=chunks)
         assert (merge(chunks), caught.value.code) == (["Hello"], "model_failed")
         assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize("items", [[Cut()], [Cut(reset=True)], [], [Raw(b'data: {"error": "boom"}\n\n')]])
+@pytest.mark.parametrize("arguments", ['{"n"', "{}"])
+@in_loop
+async def test_a_failure_cuts_a_call_after_one_that_runs(items: list[Any], arguments: str) -> None:
+    calls = [("a", {"n": 1}), ("b", arguments)]
+    frames = [{"choices": [{"delta": {"tool_calls": [{"name": name, "arguments": text}]}}]} for name, text in calls]
+    body = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames)
+    async with OpenAIServer(Pass([Raw(body), *items], finish=None, usage=None, done=False)) as server:
+        chunks: list[Chunk] = []
+        async with model_of(server) as model:
+            with pytest.raises(ModelError):
+                await collect(model, into=chunks)
+    assert chunks == [NativeCall("a", '{"n":1}'), NativeCall("b", arguments, CUT)]
 
 
 @both
