@@ -3,18 +3,11 @@
 import argparse
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from brain.cli.commands import memory, tasks, transfer
-from brain.cli.commands.ask import ask
-from brain.cli.commands.check import check
-from brain.cli.commands.explain import explain
-from brain.cli.commands.index import index
-from brain.cli.commands.models import models
-from brain.cli.commands.replay_turn import SPEEDS, replay
-from brain.cli.commands.specialists import SHELLS, completion, specialists
 from brain.cli.process import UsageError
 from brain.events import StrategyName
 from brain.messages import Category, ClientSource, Kind
@@ -23,6 +16,8 @@ from brain.task import ProfileName, Tell
 from brain.text import escape_invisible, replace_surrogates, suggest
 
 Command = Callable[[argparse.Namespace, Settings], int | Coroutine[Any, Any, int]]
+SPEEDS = "instant", "recorded"
+SHELLS = "bash", "zsh", "fish"
 
 GROUPS = {
     "Run": ("serve", "ask", "chat"),
@@ -152,7 +147,7 @@ def make_parser() -> Parser:
     command.add_argument("--log", metavar="FORMAT", help="log format: text or json (default: text)")
 
     example = 'brain ask --file scan.png "What does it say?"'
-    command = _add_command(commands, "ask", "Send one message and stream the answer.", example, ask)
+    command = _add_command(commands, "ask", "Send one message and stream the answer.", example, _lazy("commands.ask"))
     command.add_argument(
         "message", metavar="MESSAGE", type=replace_surrogates, nargs="?", help="the message; - reads standard input"
     )
@@ -167,7 +162,7 @@ def make_parser() -> Parser:
     _add_display(command)
     command.add_argument("--json", action="store_true", help="print events as JSON Lines")
 
-    command = _add_command(commands, "chat", "Chat in the terminal.", "brain chat --continue", _chat)
+    command = _add_command(commands, "chat", "Chat in the terminal.", "brain chat --continue", _lazy("commands.chat"))
     _add_conversation(command)
     command.add_argument("--continue", action="store_true", dest="go_on", help="continue the latest conversation")
     text = "attach a file to the first message (repeatable)"
@@ -181,7 +176,7 @@ def make_parser() -> Parser:
     _add_memory(commands)
 
     text, example = "Index files and directories for the knowledge specialist.", "brain index notes handbook.pdf"
-    command = _add_command(commands, "index", text, example, index)
+    command = _add_command(commands, "index", text, example, _lazy("commands.index"))
     text = "files and directories to index (default: update everything indexed)"
     command.add_argument("path", metavar="PATH", nargs="*", type=Path, help=text)
     _add_user(command)
@@ -190,30 +185,32 @@ def make_parser() -> Parser:
     command.add_argument("--forget", action="append", default=[], type=Path, metavar="PATH", help=text)
 
     text, example = "Export all data of a user as JSON Lines.", "brain export --user ada --output ada.jsonl"
-    command = _add_command(commands, "export", text, example, transfer.export)
+    command = _add_command(commands, "export", text, example, _lazy("commands.transfer", "export"))
     _add_user(command)
     command.add_argument("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
 
     text, example = "Import an export. Imports everything or nothing.", "brain import ada.jsonl --user ada"
-    command = _add_command(commands, "import", text, example, transfer.import_user)
+    command = _add_command(commands, "import", text, example, _lazy("commands.transfer", "import_user"))
     command.add_argument("file", nargs="+", type=Path, metavar="FILE", help="exported file; - reads standard input")
     text = "import for this user (default: the user in the file)"
     command.add_argument("--user", type=_user_name, metavar="NAME", help=text)
 
-    command = _add_command(commands, "forget", "Erase all data of a user.", "brain forget ada", transfer.forget)
+    command = _add_command(
+        commands, "forget", "Erase all data of a user.", "brain forget ada", _lazy("commands.transfer", "forget")
+    )
     text = f"user to erase; {LOCAL_USER} is the user of a server without API keys"
     command.add_argument("user", type=_user_name, metavar="USER", help=text)
     command.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
 
     text, example = "Show how an answer was made.", "brain explain last"
-    command = _add_command(commands, "explain", text, example, explain)
+    command = _add_command(commands, "explain", text, example, _lazy("commands.explain"))
     text = "turn ID, answer ID, or last for the newest answer"
     command.add_argument("turn", metavar="TURN", type=replace_surrogates, help=text)
     _add_user(command)
     command.add_argument("--json", action="store_true", help="print one JSON object")
 
     text, example = "Play a recorded turn.", "brain replay archive/2026-11-23/174334.t36c04198dd1e6093.….jsonl"
-    command = _add_command(commands, "replay", text, example, replay)
+    command = _add_command(commands, "replay", text, example, _lazy("commands.replay_turn", "replay"))
     command.add_argument("file", metavar="FILE", type=Path, help="recording in the directory of ARCHIVE")
     text = "speed: instant, or as recorded (default: instant)"
     command.add_argument("--speed", choices=SPEEDS, default=SPEEDS[0], help=text)
@@ -221,20 +218,22 @@ def make_parser() -> Parser:
     command.add_argument("--json", action="store_true", help="print events as JSON Lines")
 
     text = "Test the model, the database and the specialists."
-    _add_command(commands, "check", text, "brain check --model openai:gpt-4o-mini", check)
+    _add_command(commands, "check", text, "brain check --model openai:gpt-4o-mini", _lazy("commands.check"))
 
     text = "List the models and what their servers offer."
-    command = _add_command(commands, "models", text, "brain models --model openai:gpt-4o-mini", models)
+    command = _add_command(
+        commands, "models", text, "brain models --model openai:gpt-4o-mini", _lazy("commands.models")
+    )
     command.add_argument("--json", action="store_true", help="print one JSON object")
 
     text, example = "List the specialists.", "brain specialists --json"
-    command = _add_command(commands, "specialists", text, example, specialists)
+    command = _add_command(commands, "specialists", text, example, _lazy("commands.specialists"))
     command.add_argument("name", nargs="*", metavar="NAME", help="specialists to list (default: all)")
     command.add_argument("--json", action="store_true", help="print one JSON object")
 
     text = "Print a shell completion script."
     example = "brain completion bash > ~/.local/share/bash-completion/completions/brain"
-    command = _add_command(commands, "completion", text, example, completion)
+    command = _add_command(commands, "completion", text, example, _lazy("commands.specialists", "completion"))
     command.set_defaults(root=parser)
     command.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"shell: {', '.join(SHELLS)}")
     return parser
@@ -242,17 +241,15 @@ def make_parser() -> Parser:
 
 def _add_tasks(commands: Any) -> None:
     text, example = "Run work in the background.", 'brain tasks add "Summarize my feeds." --every "every weekday at 8"'
-    parser = _add_command(commands, "tasks", text, example, tasks.tasks)
-    parser.set_defaults(action=tasks.show_all, all=False)
+    parser = _add_command(commands, "tasks", text, example, _lazy("commands.tasks"))
+    parser.set_defaults(action="list", all=False)
     actions = parser.add_subparsers(title="actions (default: list)", metavar="ACTION")
     _add_user(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
-    def add_action(
-        name: str, function: tasks.Action, text: str, example: str, ids: str = ""
-    ) -> argparse.ArgumentParser:
-        action = _add_command(actions, name, text, f"brain tasks {name} {example}".rstrip(), tasks.tasks)
-        action.set_defaults(action=function)
+    def add_action(name: str, text: str, example: str, ids: str = "") -> argparse.ArgumentParser:
+        action = _add_command(actions, name, text, f"brain tasks {name} {example}".rstrip(), _lazy("commands.tasks"))
+        action.set_defaults(action=name)
         _add_user(action, default=argparse.SUPPRESS)
         if ids:
             text = "beginning of an ID shown by brain tasks list"
@@ -264,13 +261,20 @@ def _add_tasks(commands: Any) -> None:
         return action
 
     text = "List active tasks and the latest that ended, newest first."
-    action = add_action("list", tasks.show_all, text, "--all")
+    action = add_action("list", text, "--all")
     action.add_argument("--all", action="store_true", help="list all that ended")
 
-    add_action("show", tasks.show, "Show a task with its schedule, its result and its wanted approval.", "4f1c", "1")
+    add_action(
+        "show",
+        "Show a task with its schedule, its result and its wanted approval.",
+        "4f1c",
+        "1",
+    )
 
     action = add_action(
-        "add", tasks.add, "Add a task. It runs at once, or on a schedule.", '"Read my feeds." --when "tomorrow at 8"'
+        "add",
+        "Add a task. It runs at once, or on a schedule.",
+        '"Read my feeds." --when "tomorrow at 8"',
     )
     action.add_argument("prompt", metavar="PROMPT", type=replace_surrogates, help="what the task does")
     text = "title (default: the first words of the prompt)"
@@ -287,46 +291,51 @@ def _add_tasks(commands: Any) -> None:
     action.add_argument("--tell", choices=get_args(Tell), default="always", help=text)
     action.add_argument("--yes", action="store_true", help="do not ask about the schedule")
 
-    add_action("cancel", tasks.cancel, "Cancel a task.", "4f1c", "1")
-    add_action("pause", tasks.pause, "Pause a schedule.", "4f1c", "1")
-    add_action("resume", tasks.resume, "Resume a schedule.", "4f1c", "1")
-    add_action("run", tasks.run, "Run a task now, even one that has ended.", "4f1c", "1")
-    action = add_action("approve", tasks.approve, "Approve the call that a task waits for.", "4f1c", "1")
+    add_action("cancel", "Cancel a task.", "4f1c", "1")
+    add_action("pause", "Pause a schedule.", "4f1c", "1")
+    add_action("resume", "Resume a schedule.", "4f1c", "1")
+    add_action("run", "Run a task now, even one that has ended.", "4f1c", "1")
+    action = add_action("approve", "Approve the call that a task waits for.", "4f1c", "1")
     action.add_argument("--yes", action="store_true", help="do not ask")
-    add_action("decline", tasks.decline, "Decline the call that a task waits for.", "4f1c", "1")
-    add_action("delete", tasks.delete, "Delete tasks with their runs; those that run stop.", "4f1c 77aa", "+")
-    add_action("watch", tasks.watch, "Print what happens to tasks, until Ctrl-C.", "")
+    add_action("decline", "Decline the call that a task waits for.", "4f1c", "1")
+    add_action(
+        "delete",
+        "Delete tasks with their runs; those that run stop.",
+        "4f1c 77aa",
+        "+",
+    )
+    add_action("watch", "Print what happens to tasks, until Ctrl-C.", "")
 
 
 def _add_memory(commands: Any) -> None:
     text, example = "List and edit what Brain remembers.", 'brain memory add "I am vegetarian." --user ada'
-    parser = _add_command(commands, "memory", text, example, memory.memory)
-    parser.set_defaults(action=memory.show, kind=None, category=None, search="", json=False)
+    parser = _add_command(commands, "memory", text, example, _lazy("commands.memory"))
+    parser.set_defaults(action="list", kind=None, category=None, search="", json=False)
     actions = parser.add_subparsers(title="actions (default: list)", metavar="ACTION")
     _add_user(parser)
 
-    def add_action(name: str, function: memory.Action, text: str, example: str) -> argparse.ArgumentParser:
-        action = _add_command(actions, name, text, f"brain memory {name} {example}", memory.memory)
-        action.set_defaults(action=function)
+    def add_action(name: str, text: str, example: str) -> argparse.ArgumentParser:
+        action = _add_command(actions, name, text, f"brain memory {name} {example}", _lazy("commands.memory"))
+        action.set_defaults(action=name)
         _add_user(action, default=argparse.SUPPRESS)
         return action
 
     text = "List facts and conversation summaries, newest first."
-    action = add_action("list", memory.show, text, "--search tea")
+    action = add_action("list", text, "--search tea")
     action.add_argument("--kind", choices=get_args(Kind), help="list only facts, or only conversation summaries")
     action.add_argument("--category", choices=get_args(Category), help="list only facts of this category")
     text = "list only items with any of these words, best match first"
     action.add_argument("--search", type=replace_surrogates, default="", metavar="WORDS", help=text)
     action.add_argument("--json", action="store_true", help="print one JSON object")
 
-    action = add_action("add", memory.add, "Add a fact.", '"I am vegetarian." --immutable')
+    action = add_action("add", "Add a fact.", '"I am vegetarian." --immutable')
     action.add_argument("text", metavar="TEXT", type=replace_surrogates, help="the fact, as one sentence")
     text = "category (default: detected from the text)"
     action.add_argument("--category", choices=get_args(Category), help=text)
     text = "protect the fact: the model cannot change or delete it"
     action.add_argument("--immutable", action="store_true", help=text)
 
-    action = add_action("edit", memory.edit, "Edit a fact or a conversation summary.", 'k7m2 "I am vegan."')
+    action = add_action("edit", "Edit a fact or a conversation summary.", 'k7m2 "I am vegan."')
     action.add_argument("id", metavar="ID", type=replace_surrogates, help="ID shown by brain memory list")
     action.add_argument("text", metavar="TEXT", type=replace_surrogates, nargs="?", help="new text")
     action.add_argument("--category", choices=get_args(Category), help="new category")
@@ -335,10 +344,10 @@ def _add_memory(commands: Any) -> None:
     text = "protect the item: the model cannot change or delete it"
     action.add_argument("--immutable", action="store_false", dest="mutable", help=text)
 
-    action = add_action("delete", memory.delete, "Delete facts and conversation summaries.", "k7m2 f3a9")
+    action = add_action("delete", "Delete facts and conversation summaries.", "k7m2 f3a9")
     action.add_argument("id", metavar="ID", type=replace_surrogates, nargs="+", help="IDs shown by brain memory list")
 
-    action = add_action("recall", memory.recall, "Turn the use of memory on or off.", "off")
+    action = add_action("recall", "Turn the use of memory on or off.", "off")
     action.add_argument("on", metavar="on|off", choices=("on", "off"), help="on: answers use what Brain remembers")
 
 
@@ -387,13 +396,19 @@ def _user_name(typed: str) -> str:
     return typed
 
 
-def _chat(arguments: argparse.Namespace, settings: Settings) -> Coroutine[Any, Any, int]:
-    from brain.cli.commands.chat import chat  # with prompt_toolkit: only this command pays for it
-
-    return chat(arguments, settings)
-
-
 def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
-    from brain.cli.serve import serve  # with uvicorn and the app: only this command pays for them
+    code: int = _lazy("serve")(settings)
+    return code
 
-    return serve(settings)
+
+def _lazy(module: str, name: str = "") -> Callable[..., Any]:
+    """Return a function of a module of commands, which is imported with the first call: most commands need few of them.
+
+    Args:
+        name: Name of the function (default: that of the module).
+    """
+
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(f"brain.cli.{module}"), name or module.rpartition(".")[2])(*arguments)
+
+    return call

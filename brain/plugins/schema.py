@@ -9,16 +9,15 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
-from referencing import Registry, Resource
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012
 
 from brain.errors import RegistrationError
+
+if TYPE_CHECKING:  # functions import jsonschema: commands without specialist calls do not need it
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
 
 Schema = Mapping[str, Any]
 MAX_PROBLEMS = 12
@@ -134,14 +133,28 @@ def find_uninjectable(injected: Mapping[str, InjectedParameter], kinds: Collecti
     return None
 
 
-def build_validator(schema: Schema) -> Draft202012Validator:
-    """Return a validator for a schema. It never fetches another document.
+def build_validator(schema: Schema) -> "Draft202012Validator":
+    """Return a validator for a valid schema. It never fetches another document."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+
+    return Draft202012Validator(schema, registry=Registry())
+
+
+def check_schema(schema: Schema) -> None:
+    """Check the schema of parameters. It takes up to 20 ms.
 
     Raises:
         RegistrationError: The schema is not valid, not for an object, or refers to another document.
     """
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise RegistrationError('its parameters must be a JSON Schema of type "object"')
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
@@ -154,12 +167,10 @@ def build_validator(schema: Schema) -> Draft202012Validator:
             resolver.lookup(reference)
         except (Unresolvable, ValueError):  # ValueError: a step into an array that is not a number
             raise RegistrationError(f"its parameters refer to {reference}, which does not exist") from None
-    validator = Draft202012Validator(schema, registry=Registry())
     try:
-        list(validator.iter_errors({}))
+        list(build_validator(schema).iter_errors({}))
     except RecursionError:
         raise RegistrationError("its parameters refer to themselves without end") from None
-    return validator
 
 
 def _find_references(schema: Any) -> list[str]:
@@ -171,8 +182,10 @@ def _find_references(schema: Any) -> list[str]:
     return []
 
 
-def find_problems(validator: Draft202012Validator, params: Mapping[str, Any]) -> list[str]:
+def find_problems(validator: "Draft202012Validator", params: Mapping[str, Any]) -> list[str]:
     """Return every problem of `params`, each in a few words with the name of the parameter."""
+    from jsonschema.exceptions import best_match
+
     try:
         errors = sorted(validator.iter_errors(params), key=lambda error: error.json_path)
     except OverflowError:
@@ -185,7 +198,7 @@ def find_problems(validator: Draft202012Validator, params: Mapping[str, Any]) ->
     return problems if len(errors) <= MAX_PROBLEMS else [*problems, f"and {len(errors) - MAX_PROBLEMS} more"]
 
 
-def _describe(error: ValidationError, path: str) -> str:
+def _describe(error: "ValidationError", path: str) -> str:
     """Describe a problem of the value at a path, with only the start of a long value."""
     value, name, rule = _show(error.instance), path or "the value", error.validator_value
     context = error.context or ()

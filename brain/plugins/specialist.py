@@ -4,10 +4,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
-from jsonschema import Draft202012Validator
 
 from brain.errors import RegistrationError
 from brain.plugins.context import AssistContext, Context, Result
@@ -15,12 +15,16 @@ from brain.plugins.schema import (
     InjectedParameter,
     Schema,
     build_validator,
+    check_schema,
     find_injected,
     find_problems,
     read_signature,
 )
 from brain.settings.parsers import SPECIALIST_NAME
 from brain.text import suggest
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -107,7 +111,6 @@ class Specialist(Generic[P, R]):
     description: str
     parameters: Schema
     injected: Mapping[str, InjectedParameter]
-    validator: Draft202012Validator = field(repr=False)
     struct: type[msgspec.Struct] | None = field(repr=False)
     timeout: float | None = None
     idle_timeout: float | None = None
@@ -134,6 +137,11 @@ class Specialist(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
+
+    @cached_property
+    def validator(self) -> "Draft202012Validator":
+        """Checks parameters by the schema."""
+        return build_validator(self.parameters)
 
     def needs_approval(self, params: Mapping[str, Any]) -> bool:
         """Whether a person must approve a call with these parameters."""
@@ -302,11 +310,14 @@ def _build(
         _check_accepts(values["sends"], ({}, ""), "sends must take the parameters and the message")
     elif not isinstance(values.get("sends", False), bool):
         values["sends"] = frozenset(values["sends"])
-    validator = build_validator(parameters)
+    is_included = str(getattr(function, "__module__", "")).startswith("specialists.")  # tests check these
+    if not is_included:
+        check_schema(parameters)
     pairs = [(one, None) if isinstance(one, str) else one for one in values.get("examples", ())]
     values["examples"] = tuple(question for question, _ in pairs)
     values["example_params"] = {question: params for question, params in pairs if params is not None}
-    for question, params in values["example_params"].items():
-        if problems := find_problems(validator, params):
+    found = Specialist(function, name, " ".join(description.split()), parameters, injected, struct, **values)
+    for question, params in () if is_included else found.example_params.items():
+        if problems := find_problems(found.validator, params):
             raise RegistrationError(f"the parameters of example {question!r} are invalid: {'; '.join(problems)}")
-    return Specialist(function, name, " ".join(description.split()), parameters, injected, validator, struct, **values)
+    return found

@@ -9,7 +9,8 @@ import pytest
 from msgspec import Meta
 
 from brain.errors import RegistrationError
-from brain.plugins.schema import build_validator, find_problems, read_signature
+from brain.plugins.registry import Registry
+from brain.plugins.schema import build_validator, check_schema, find_problems, read_signature
 
 
 class Unit(enum.Enum):
@@ -129,7 +130,7 @@ def of_object(**properties: Any) -> Any:
 )
 def test_a_bad_schema(schema: Any, reason: str) -> None:
     with pytest.raises(RegistrationError) as caught:
-        build_validator(schema)
+        check_schema(schema)
     assert reason in str(caught.value)
 
 
@@ -182,3 +183,13 @@ def test_many_problems_are_counted() -> None:
     properties = {f"p{n:02}": {"type": "string"} for n in range(20)}
     found = find_problems(build_validator(of_object(**properties)), dict.fromkeys(properties, 1))
     assert (len(found), found[0], found[-1]) == (13, "p00 cannot be 1 (expected string)", "and 8 more")
+
+
+def test_the_schemas_and_examples_of_the_included_specialists_are_valid() -> None:
+    """They are not checked at each start."""
+    included = [entry.specialist for entry in Registry().discover().values()]
+    assert len(included) == 11
+    for one in included:
+        check_schema(one.parameters)
+        for params in one.example_params.values():
+            assert find_problems(one.validator, params) == []

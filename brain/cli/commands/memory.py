@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
 from brain.cli.commands.store_access import open_existing_store, read_all_items
@@ -23,9 +23,8 @@ _LIST = "brain memory list"
 
 async def memory(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one action on the memory of a user."""
-    action: Action = arguments.action
-    async with open_existing_store(settings, creates=action is add) as store:
-        return await action(arguments, store, MemoryEdits(Items(store, lambda: datetime.now(UTC))))
+    async with open_existing_store(settings, creates=arguments.action == "add") as store:
+        return await ACTIONS[arguments.action](arguments, store, MemoryEdits(Items(store, lambda: datetime.now(UTC))))
 
 
 async def show(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
@@ -84,6 +83,15 @@ async def recall(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdit
     """Turn the use of memory on or off."""
     await edits.set_recall(arguments.user, arguments.on == "on")
     return DONE
+
+
+ACTIONS: Mapping[str, Action] = {
+    "list": show,
+    "add": add,
+    "edit": edit,
+    "delete": delete,
+    "recall": recall,
+}
 
 
 def _parse_id(typed: str) -> str:

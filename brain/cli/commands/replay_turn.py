@@ -12,7 +12,6 @@ from brain.runtime.replay import Recording, ReplayLoop, make_turn, read_recordin
 from brain.runtime.run import Run, RunOptions
 from brain.settings import Settings
 
-SPEEDS = "instant", "recorded"
 PROTOCOL = "replay"
 
 

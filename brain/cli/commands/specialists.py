@@ -13,7 +13,6 @@ from brain.plugins.registry import Entry, Registry
 from brain.prompts.system_prompt import shape
 from brain.settings import PREFIX, Settings
 
-SHELLS = "bash", "zsh", "fish"
 NOTHING = {"zsh": "{true}"}
 """For free text: without an action, zsh would complete flags there."""
 IN_EVAL = "$zsh_eval_context[-1] == eval "

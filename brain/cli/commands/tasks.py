@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,11 +39,10 @@ _RUNS = "It runs while brain serve or brain chat runs."
 
 async def tasks(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one action on the tasks of a user."""
-    action: Action = arguments.action
     arguments.settings, arguments.confirm = settings, _confirm
-    async with open_existing_store(settings, creates=action is add) as store:
+    async with open_existing_store(settings, creates=arguments.action == "add") as store:
         arguments.store = store
-        return await action(arguments, Tasks(store, settings, lambda: datetime.now(UTC)))
+        return await ACTIONS[arguments.action](arguments, Tasks(store, settings, lambda: datetime.now(UTC)))
 
 
 async def show_all(arguments: argparse.Namespace, service: Tasks) -> int:
@@ -215,6 +214,21 @@ async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
                 if arguments.json or packet.kind == "report" or last.get(packet.task_id) != shown:
                     _print_packet(packet, as_json=arguments.json)
                 last[packet.task_id] = shown
+
+
+ACTIONS: Mapping[str, Action] = {
+    "list": show_all,
+    "show": show,
+    "add": add,
+    "cancel": cancel,
+    "pause": pause,
+    "resume": resume,
+    "run": run,
+    "approve": approve,
+    "decline": decline,
+    "delete": delete,
+    "watch": watch,
+}
 
 
 def _print_packet(packet: Packet, *, as_json: bool) -> None:
