@@ -13,10 +13,15 @@ BrainError
 """
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Literal
 
 ModelErrorCode = Literal["model_unreachable", "model_failed", "model_context"]
 Interruption = Literal["deadline", "shutdown", "cancelled"]
+
+
+is_private: ContextVar[bool] = ContextVar("is_private", default=False)
+"""Whether what runs now belongs to a private conversation, no word of which may be logged."""
 
 
 class BrainError(Exception):
@@ -77,7 +82,7 @@ class ModelError(BrainError):
     Args:
         code: Error code for clients.
         message: A sentence for clients, without URLs, keys and texts of the server.
-        detail: What happened, for the log only.
+        detail: What happened, for the log only; it may repeat the request. It is not logged in private conversations.
         recoverable: Whether a retry may help. Always False for `model_context`.
         status: HTTP status of the model server, if it rejected the request.
         retry_after: Seconds that the server asks to wait.
@@ -100,6 +105,9 @@ class ModelError(BrainError):
         self.recoverable = recoverable and code != "model_context"
         self.status = status
         self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message if is_private.get() else super().__str__()
 
 
 class PrefillRefused(ModelError):

@@ -268,7 +268,7 @@ async def _embed(
     try:
         vectors = await model.embed(texts, purpose)
     except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work
-        log.debug("memory: %s made no embeddings: %r", model.name, error)
+        log.debug("memory: %s made no embeddings: %s", model.name, error)
         return None
     sizes = {len(vector) for vector in vectors} | (set() if size is None else {size})
     if len(vectors) != len(texts) or len(sizes) != 1 or 0 in sizes:

@@ -174,7 +174,7 @@ class OpenAI(Remote):
                 self._has_completions = False
             elif is_plain:
                 raise
-            log.info("model server rejects a completion; Brain sends a chat request: %s", error.detail)
+            log.info("model server rejects a completion; Brain sends a chat request: %s", error)
             raise completion.CompletionRefused(may_lack_grammars=error.status in (400, 422)) from None
 
     async def _build_prompt(self, messages: Sequence[Message], sampling: Sampling) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin
 import httpx
 import msgspec
 
-from brain.errors import ContentFiltered, ModelError
+from brain.errors import ContentFiltered, ModelError, is_private
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, PassUsage, PromptProgress
 from brain.models import failures
@@ -111,7 +111,8 @@ class ReportedValues:
         """Log a bad value, which the caller ignores."""
         if not self._has_logged:
             self._has_logged = True
-            log.warning("ignoring a bad %s from the model server: %.100r", name, value)
+            shown = type(value).__name__ if is_private.get() else f"{value!r:.100}"
+            log.warning("ignoring a bad %s from the model server: %s", name, shown)
 
 
 @lru_cache(maxsize=MAX_LOGGED)

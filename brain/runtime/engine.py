@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import get_args
+from urllib.parse import urlsplit
 
 import anyio.lowlevel
 
 from brain.assist.assistance import Assistance, CallingState
-from brain.errors import BadRequest, SettingsError, StoreError
+from brain.errors import BadRequest, SettingsError, StoreError, is_private
 from brain.events import Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
@@ -40,10 +41,13 @@ from brain.strategies import find_strategy
 from brain.task import ProfileName
 from brain.tasks import Tasks
 from brain.tasks.view import UserTasks
+from brain.telemetry.logs import Redaction
 from brain.turn.recording import RecordedModel, Recorder, Setup
 from brain.turn.turn import Store, Turn
 from brain.turn_request import TurnRequest
 
+_SECRET_NAMES = ("key", "password", "secret", "token")
+"""Ends of the names of settings of specialists that are secret."""
 LONG_ANSWER = 65_536
 """Characters of an answer that is read in a thread."""
 
@@ -122,6 +126,9 @@ class Engine:
             stack.callback(setattr, self, "models", [])
             stack.callback(setattr, self, "entries", {})
             self.models, self.entries, self.embedder = found.offered, found.by_name, found.embedder
+            redaction = Redaction(self._find_secrets())
+            log.addFilter(redaction)
+            stack.callback(log.removeFilter, redaction)
             self._check_profiles()
             writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
             first = found.offered[0]
@@ -144,6 +151,21 @@ class Engine:
                 self.reports.start()
                 stack.push_async_callback(self.reports.close)
             self._resources = stack.pop_all()
+
+    def _find_secrets(self) -> Iterator[str | None]:
+        """Yield all keys and passwords, which no log may have."""
+        yield from (key for key, _ in self.settings.keys)
+        for entry in (*self.entries.values(), *([self.embedder] if self.embedder is not None else [])):
+            if entry.row is not None:
+                yield entry.row.key
+                yield urlsplit(entry.row.url or "").password
+        for name in self.registry:
+            values = self.registry[name].settings
+            yield from (
+                str(getattr(values, one.name))
+                for one in (fields(values) if is_dataclass(values) else ())
+                if one.name.endswith(_SECRET_NAMES)
+            )
 
     def _check_profiles(self) -> None:
         """Check the models of TASK_PROFILES.
@@ -298,6 +320,7 @@ class Engine:
         lease = None
         if history is None or request.conversation_id is not None:
             lease = await self.persistence.begin(request, conversation_id, question, new, task_end)
+        was_private = is_private.set(request.private or (lease is not None and lease.history.private))
         try:
             if lease is not None and lease.history.private and not request.private:
                 request = replace(request, private=True)
@@ -378,6 +401,8 @@ class Engine:
                 if self.runs.relay is not None:
                     self.runs.relay.delete(new.id)
             raise
+        finally:
+            is_private.reset(was_private)
         if self.is_closing:
             turn.stop("shutdown")
         run = self.runs.add(turn, request, protocol, options)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from brain.errors import BadRequest, Interruption
+from brain.errors import BadRequest, Interruption, is_private
 from brain.events import Event
 from brain.messages import TurnReport
 from brain.runtime.commands import CancelTurn, Command, Decide, Join, Leave, SteerTurn, StopTurn
@@ -187,6 +187,7 @@ class Run:
     async def _execute(self) -> None:
         assert self._turn is not None
         turn = self._turn
+        is_private.set(turn.request.private)  # in this task, and in all that it creates
         try:
             await turn.run(self._append)
         finally:

@@ -9,17 +9,21 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from traceback import format_exception, format_tb
 from typing import Any
 
+from brain.errors import is_private
 from brain.messages import TurnReport
 from brain.task import Task
 
 TEXT_LENGTH = 16_384
 """Maximum length of a message and of a traceback, in characters; the middle of a longer one is cut."""
 
+MIN_SECRET = 8
+"""Characters of the shortest key that is kept out of the log."""
 LINES_PER_PERIOD = 20
 """Warnings and errors of one kind per period."""
 PERIOD_SECONDS = 60.0
@@ -62,6 +66,46 @@ class _Period:
     written: int = 0
     left_out: int = 0
     last: logging.LogRecord | None = None
+
+
+class Redaction(logging.Filter):
+    """Keeps keys out of all records, and texts of exceptions out of those of private conversations.
+
+    Args:
+        secrets: API keys and passwords. Short ones are words, and no secrets.
+    """
+
+    def __init__(self, secrets: Iterable[str | None]) -> None:
+        super().__init__()
+        self._secrets = sorted({one for one in secrets if one and len(one) >= MIN_SECRET}, key=len, reverse=True)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record if needed. Return True."""
+        message, private = record.getMessage(), is_private.get()
+        if (clean := self._redact(message)) != message or private:  # it may be formatted again elsewhere
+            record.msg, record.args = clean, ()
+        if isinstance(record.exc_info, tuple) and (error := record.exc_info[1]) is not None:
+            traceback = _describe_types(error) if private else "".join(format_exception(error)).rstrip()
+            if (clean := self._redact(traceback)) != traceback or private:
+                record.exc_info, record.stack_info = None, clean
+        return True
+
+    def _redact(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "[key]")
+        return text
+
+
+def _describe_types(error: BaseException) -> str:
+    """Return a traceback without the texts of the exceptions, which may repeat what they were about."""
+    lines: list[str] = []
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        lines[:0] = ["Traceback (most recent call last):\n", *format_tb(one.__traceback__), f"{type(one).__name__}\n"]
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return "".join(lines).rstrip()
 
 
 class RateLimit(logging.Filter):

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from brain import Page, Refused
-from brain.net.fetch import Fetch, resolve_host
+from brain.net.fetch import Fetch, normalize_url, resolve_host
 
 Answer = bytes | Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Request = tuple[str, dict[str, str], bytes]
@@ -129,6 +129,50 @@ def test_a_request_and_its_page() -> None:
     assert (line, body, headers["x-key"]) == ("GET /s?a=1&q=a+b%26c&n=2", b"", "k")
     assert (headers["accept-encoding"], headers["connection"]) == ("gzip, deflate", "close")
     assert (headers["user-agent"][:10], "cookie" in headers) == ("brain-sse/", False)
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("", "/"),
+        ("#top", "/"),
+        ("?a=1", "/?a=1"),
+        ("/?", "/?"),
+        ("/a/./b/../c#d", "/a/c"),
+        ("//a///", "//a///"),
+        ("/%41%2f%c3?%41=+", "/%41%2f%c3?%41=+"),
+        ("/größe?ü=ä b", "/gr%C3%B6%C3%9Fe?%C3%BC=%C3%A4%20b"),
+        ("/\u200b \\", "/%E2%80%8B%20\\"),
+        (" \n", "/"),
+    ],
+)
+def test_the_normal_form_of_a_url_is_what_is_sent(path: str, sent: str) -> None:
+    _, ((line, headers, _),) = fetch({}, path)
+    assert line == f"GET {sent}"
+    url = f"http://{headers['host']}{sent}"
+    assert normalize_url(f"http://{headers['host']}{path}") == url == normalize_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "normal"),
+    [
+        ("HTTPS://Own.EXAMPLE", "https://own.example/"),
+        ("https://own.example.:443/", "https://own.example/"),
+        ("http://own.example..:80", "http://own.example/"),
+        ("http://own.example:443/", "http://own.example:443/"),
+        ("https://bücher.example", "https://xn--bcher-kva.example/"),
+        ("https://[::1]:8080/", "https://[::1]:8080/"),
+        ("https://ada:pä@own.example", "https://ada:p%C3%A4@own.example/"),
+        *[(url, None) for url in ("own.example", "ftp://own.example", "https://", "https://xn--a/", "https://a:b/")],
+        *[(url, None) for url in ("https://own.example/\n/", "mailto:ada@own.example", "")],
+    ],
+)
+def test_the_normal_form_of_a_host(url: str, normal: str | None) -> None:
+    if normal is None:
+        with pytest.raises(ValueError, match=r"\w"):
+            normalize_url(url)
+    else:
+        assert normalize_url(url) == normalize_url(normal) == normal
 
 
 @pytest.mark.parametrize("status", [404, 503])

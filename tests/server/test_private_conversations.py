@@ -1,6 +1,7 @@
 """Private conversations on a real port: no model server that is remote receives any of them."""
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import httpx
 import pytest
 from brain_servers import Answer, Server, brain_served, client_of, post, problem
 from limits import WAIT_SECONDS
-from model_servers import Cut, OllamaServer, OpenAIServer, Pass, in_thread, models
+from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, in_thread, models
 from turn_helpers import registry_of
 
 from brain import Context, specialist
@@ -205,6 +206,48 @@ def test_a_remote_server_makes_no_embeddings() -> None:
             errors = one.send("Tea?", private=private, model="local", conversation_id=f"c{count}").names
             assert "specialist_error" in errors
             assert one.remote.lines.count("POST /v1/embeddings") == count
+
+
+KEY, WORD = "sk-0123456789abcdef", "penicillin"
+ECHO = f"cannot read {WORD} with Bearer {KEY}"
+
+
+@specialist(approval="always")
+async def fails(query: str) -> str:
+    """Fails with the words that it was given, and a key."""
+    raise RuntimeError(query) from ValueError(f"{query}, {KEY}")
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize(
+    "passes",
+    [
+        *[[Pass(status=status, answer={"error": {"message": ECHO}})] for status in (400, 401, 404, 422, 429, 500)],
+        *[
+            [Pass(["Near", Raw(f"data: {json.dumps(event)}\n\n".encode())])]
+            for event in ({"error": ECHO}, {"usage": ECHO})
+        ],
+        [Pass(answer=ECHO, kind="text/plain")],
+        [Pass([MARKER.replace("tea", WORD) % "fails"]), Pass(["Near."])],
+    ],
+)
+def test_no_key_and_no_word_of_a_private_conversation_is_logged(
+    passes: list[Pass], private: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "brain")
+    with in_thread(OpenAIServer(*passes * 3, answers=models("l", owned_by="test"))) as local:
+        rows = {"local": {"is": "openai:l", "url": local.url, "local": True, "key": KEY}}
+        settings = {"MODELS": json.dumps(rows), "MODEL": "local", "STORE": "memory:"}
+        with brain_served(registry_of(fails), **settings) as brain, client_of(brain) as client:
+            run = client.post("/v1/turns", json={"message": f"Is {WORD} safe?", "private": private}).json()
+            with client.stream("GET", run["events"]) as stream:
+                for line in stream.iter_lines():
+                    if line == "event: approval_required":
+                        client.post(f"/v1/turns/{run['turn_id']}/approvals/c1", json={"approve": True})
+    logged = [logging.Formatter().format(record) for record in caplog.records if record.name == "brain"]
+    assert any(run["turn_id"] in line for line in logged)
+    assert KEY not in "".join(logged)
+    assert (WORD in "".join(logged)) is (not private and passes[0].kind != "text/plain")
 
 
 @pytest.mark.parametrize("private", ["yes", 1, "true"])
