@@ -115,15 +115,15 @@ class ClientHistory:
             attachments=tuple(newest.attachments),
         )
         parts = [part for draft in self._drafts for part in draft.parts]
-        results = [part for part in parts if isinstance(part, Call) and part.untrusted]
+        calls = [part for part in parts if isinstance(part, Call)]
         has_answers = any(isinstance(part, Text) for part in parts)
         history = History(
             conversation_id,
             [self._build_exchange(draft) for draft in earlier],
             tuple(file for draft in earlier for file in draft.attachments),
             question=self._build_exchange(newest),
-            untrusted=bool(results) or (has_answers and answers.untrusted),
-            private_data=any(self._is_private(call.name) for call in results) or (has_answers and answers.private_data),
+            untrusted=bool(calls) or (has_answers and answers.untrusted),
+            private_data=any(self._is_private(call.name) for call in calls) or (has_answers and answers.private_data),
         )
         return request, history
 

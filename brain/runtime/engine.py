@@ -431,7 +431,8 @@ class Engine:
         problem = None if store is None else await store(exchange)
         parts = exchange.parts[parts_before:]
         is_long = sum(len(part.text) for part in parts if isinstance(part, Text)) > LONG_ANSWER
-        if texts := await asyncio.to_thread(pieces, parts) if is_long else pieces(parts):
+        texts = await asyncio.to_thread(pieces, parts) if is_long else pieces(parts)
+        if texts or exchange.private_data:
             try:
                 await self.store.remember_answer(user, exchange, texts)
             except StoreError as error:  # the answer then counts as unknown

@@ -18,7 +18,7 @@ from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
 from brain.task import MAX_USER_TEXT, Origin
-from brain.turn.data_flow import MAX_PICKS, check_data_flow, normalize_values, texts_of
+from brain.turn.data_flow import MAX_PICKS, Finding, check_data_flow, normalize_values, texts_of
 from brain.turn_request import Tool, TurnRequest
 
 MAX_IDENTICAL_CALLS = 2
@@ -266,7 +266,9 @@ class CallPolicy:
         senders = [
             (call, entry.specialist, author)
             for call, author in self._completed_calls()
-            if (entry := self._specialists.get(call.name)) is not None and entry.specialist.sends
+            if (entry := self._specialists.get(call.name)) is not None
+            and entry.specialist.sends
+            and call.by != "client"  # which also returns calls that were declined
         ]
         earlier = [
             one.sent_params(_copy(call.params or {}), "")
@@ -274,10 +276,15 @@ class CallPolicy:
             if call.code is None and author != "unknown"
         ]
         own = [self._operator, *self._user_texts()]
-        checked = check_data_flow(sent, specialist.parameters, own, earlier, [call for call, _, _ in senders])
+        found = [
+            Finding(call, _without(call.params or {}, one.sent_params(_copy(call.params or {}), "")))
+            for call, one, _ in senders
+            if call.code is None or (call.code == "refused" and call.has_started)  # other failures repeat what is wrong
+        ]
+        checked = check_data_flow(sent, specialist.parameters, own, earlier, found)
         picks = sum(call.picks for call in self.calls) + checked.picks
         if checked.unknown or names or picks > MAX_PICKS:
-            return plan._replace(asks=[*texts, *names])
+            return plan._replace(asks=[*texts, *names] or [json.dumps(sent, ensure_ascii=False)])
         return plan._replace(picks=checked.picks)
 
     def mark(self, call: Call, outcome: Outcome) -> None:
@@ -301,6 +308,10 @@ class CallPolicy:
     def _completed_calls(self) -> list[tuple[Call, Author]]:
         """Return the calls, of this turn and earlier ones, whose blocks the model has read, with their authors."""
         return self._earlier_calls + [(call, "user") for call in self.calls if call.block]
+
+
+def _without(params: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if name not in sent and not isinstance(value, bool)}
 
 
 def _copy(params: Mapping[str, Any]) -> dict[str, Any]:

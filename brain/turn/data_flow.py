@@ -44,6 +44,16 @@ _COMMON_SIGNS = Counter('""\'().,:;?-')
 _URL_PARAMETERS = frozenset({"address", "domain", "endpoint", "host", "href", "link", "uri", "url"})
 
 
+class Finding(NamedTuple):
+    """A call with a result from other hosts, and those of its parameters that were not sent.
+
+    The result may repeat the latter, so what they contain is not from another host.
+    """
+
+    call: Call
+    unsent: Mapping[str, Any]
+
+
 class CheckedValues(NamedTuple):
     """The parameter values without a known source, and the number of values from results."""
 
@@ -66,7 +76,7 @@ def normalize_values(value: Any, name: str = "") -> Any:
 
 def texts_of(values: Any) -> list[str]:
     """Return the texts and numbers of parameters, as a person reads them."""
-    return [value if isinstance(value, str) else json.dumps(value) for _, value in _find_values(values)]
+    return [value if isinstance(value, str) else json.dumps(value) for _, value in _find_values(values) if value != ""]
 
 
 def check_data_flow(
@@ -74,7 +84,7 @@ def check_data_flow(
     schema: Mapping[str, Any],
     user_texts: Sequence[str],
     sent_values: Sequence[Mapping[str, Any]] = (),
-    results: Sequence[Call] = (),
+    results: Sequence[Finding] = (),
 ) -> CheckedValues:
     """Check the source of each value that a call sends to other hosts.
 
@@ -83,25 +93,27 @@ def check_data_flow(
         schema: JSON Schema of the parameters. Values that it lists are known.
         user_texts: The user's messages in this conversation.
         sent_values: What earlier calls sent to other hosts.
-        results: Earlier calls with results from other hosts.
+        results: Earlier results from other hosts.
     """
     listed = frozenset(_find_listed_values(schema))
     sources = _Sources(user_texts, sent_values, results)
     unknown, picks, free = [], 0, 0
-    for name, value in _find_values(values):
-        if isinstance(value, str):
-            is_free = value in listed or bool(_CODE.fullmatch(value))
-        else:
-            is_free = isinstance(value, int) and abs(value) < FREE_NUMBERS
-        text = value if isinstance(value, str) else json.dumps(value)
-        if is_free and free < MAX_FREE:
-            free += 1
-        elif sources.has_user_written(name, text):
-            continue
-        elif sources.has_result_shown(name, text):
-            picks += 1
-        else:
-            unknown.append(text)
+    for parameter, all_of_it in values.items():
+        sources.begin_parameter()
+        for name, value in _find_values({parameter: all_of_it}):
+            if isinstance(value, str):
+                is_free = value == "" or value in listed or bool(_CODE.fullmatch(value))
+            else:
+                is_free = isinstance(value, int) and abs(value) < FREE_NUMBERS
+            text = value if isinstance(value, str) else json.dumps(value)
+            if is_free and free < MAX_FREE:
+                free += 1
+            elif sources.has_user_written(name, text):
+                continue
+            elif sources.has_result_shown(name, text):
+                picks += 1
+            else:
+                unknown.append(text)
     return CheckedValues(tuple(unknown), picks)
 
 
@@ -109,44 +121,62 @@ class _Sources:
     """The known sources of values."""
 
     def __init__(
-        self, user_texts: Sequence[str], sent_values: Sequence[Mapping[str, Any]], results: Sequence[Call]
+        self, user_texts: Sequence[str], sent_values: Sequence[Mapping[str, Any]], results: Sequence[Finding]
     ) -> None:
         text = "\n".join(user_texts)
-        sent = [value for some in sent_values for _, value in _find_values(normalize_values(some))]
+        sent = [value for some in sent_values for _, value in _find_values(normalize_values(some)) if value != ""]
         self._user = _Text(text)
         self._words = Counter(_split_words(text)) + Counter(_COMMON_WORDS)
         typed = {token.strip(_PUNCTUATION) for token in text.split()}
         self._tokens: set[object] = {*typed, *sent}
         self._urls: set[object] = {*sent, *_normal_urls((*_find_urls(text), *filter(_is_reference, typed)))}
         self._results = [
-            _Text("\n".join([call.block, *(f"{one.id}\n{one.title}\n{one.url or ''}" for one in call.citations)]))
-            for call in results
+            (
+                _Text("\n".join([call.block, *(f"{one.id}\n{one.title}\n{one.url or ''}" for one in call.citations)])),
+                _fold("\n".join(texts_of(unsent))),
+            )
+            for call, unsent in results
         ]
+        self.begin_parameter()
+
+    def begin_parameter(self) -> None:
+        """Count anew how often a parameter, which may be a list, contains the user's words and URLs."""
+        self._used_words: Counter[str] = Counter()
+        self._used_signs: Counter[str] = Counter()
+        self._used_references: set[str] = set()
 
     def has_user_written(self, name: str, value: str) -> bool:
         """Whether the user wrote this URL or an earlier call sent it, or the user wrote each word and sign of it.
 
-        Words and signs may be in another order, but not more often than the user wrote them.
+        Words and signs may be in another order, but not more often in a parameter than the user wrote them.
         """
-        if _is_url(name, value):
-            return value in self._urls
-        if _is_reference(value):
-            return value in self._tokens
-        words = Counter(_split_words(value))
+        if _is_url(name, value) or _is_reference(value):
+            is_known = value in (self._urls if _is_url(name, value) else self._tokens)
+            is_new = value not in self._used_references
+            self._used_references.add(value)
+            return is_known and is_new
+        words = self._used_words + Counter(_split_words(value))
+        signs = self._used_signs + Counter(_SIGN.findall(value))
         strange = [word for word, count in words.items() if self._words[word] < count]
         letters = Counter("".join(word * count for word, count in words.items() if not word.isascii()))
-        return (
-            all(not word.isascii() and word in self._user.folded for word in strange)
+        is_known = (
+            value != ""
+            and all(not word.isascii() and word in self._user.folded for word in strange)
             and letters <= self._user.letters
-            and Counter(_SIGN.findall(value)) <= self._user.signs + _COMMON_SIGNS
+            and signs <= self._user.signs + _COMMON_SIGNS
             and self._user.has_forms(value)
         )
+        if is_known:
+            self._used_words, self._used_signs = words, signs
+        return is_known
 
     def has_result_shown(self, name: str, value: str) -> bool:
-        """Whether a result contains this URL, or this text as whole words."""
+        """Whether a result contains this URL, or this text as whole words, and does not repeat any of it."""
+        words = _split_words(value)
+        results = [result for result, unsent in self._results if not any(word in unsent for word in words)]
         if _is_url(name, value):
-            return any(value in result.urls(value) for result in self._results)
-        return any(result.contains(value) and result.has_forms(value) for result in self._results)
+            return any(value in result.urls(value) for result in results)
+        return any(result.contains(value) and result.has_forms(value) for result in results)
 
 
 class _Text:
@@ -199,19 +229,25 @@ class _Text:
         )
 
 
-def _find_values(value: Any, name: str = "") -> Iterator[tuple[str, str | int | float]]:
-    """Yield each value that a call sends, with its parameter name. Nested names count: the model chose them."""
+def _find_values(value: Any, name: str = "", is_inner: bool = False) -> Iterator[tuple[str, str | int | float]]:
+    """Yield each value that a call sends, with its parameter name.
+
+    Names, lists and empty values inside of a parameter count, since the model chose them: the latter as empty texts.
+    """
+    is_text = isinstance(value, str | int | float)
+    if is_inner and not is_text:
+        yield name, ""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if name:
                 yield name, str(key)
-            yield from _find_values(inner, str(key))
+            yield from _find_values(inner, str(key), bool(name))
     elif isinstance(value, str | int | float):
-        if value != "":
+        if is_inner or value != "":
             yield name, value
     elif isinstance(value, Iterable):
         for inner in value:
-            yield from _find_values(inner, name)
+            yield from _find_values(inner, name, True)
 
 
 def _find_listed_values(schema: Any) -> Iterator[str]:

@@ -154,6 +154,35 @@ def test_an_answer_that_a_client_sends_back_is_private(show: str, edit: Any) -> 
         assert SENT == ["https://page.example/"]
 
 
+@pytest.mark.parametrize("around", ["<details>{}</details>", "<details>\n<summary>A</summary>\n{}\n</details>"])
+def test_an_answer_of_which_nothing_can_be_recognized_is_private(around: str) -> None:
+    with chat() as one:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": READ}]
+        one.complete(messages, call("diary"), around.format(SECRET))
+        one.complete([*messages, {"role": "user", "content": "And now?"}], PAGE, EVIL, "Done.")
+        assert SENT == ["https://page.example/"]
+
+
+def test_an_error_that_repeats_an_address_does_not_make_it_known() -> None:
+    with chat() as one:
+        assert one.send(READ, PAGE, call("diary"), call("web", size=EVIL_URL), EVIL, "Done.")
+        assert SENT == ["https://page.example/"]
+
+
+@pytest.mark.parametrize("output", [{"state": "output-denied"}, {"state": "output-error", "errorText": EVIL_URL}])
+def test_a_declined_call_that_a_client_sends_back_is_not_known(output: dict[str, str]) -> None:
+    with chat() as one:
+        denied = {"type": "tool-web", "toolCallId": "x", "input": {"url": EVIL_URL}, **output}
+        read = {"type": "tool-diary", "toolCallId": "y", "state": "output-available", "input": {}, "output": SECRET}
+        question = {"id": "u", "role": "user", "parts": [{"type": "text", "text": READ}]}
+        messages = [question, {"id": "a", "role": "assistant", "parts": [read, denied]}, {**question, "id": "v"}]
+        one.server.play(Player([PAGE], [EVIL], ["Done."]))
+        body = {"messages": messages, "sdk_version": 6, "id": "c9"}
+        with one.client.stream("POST", "/ai-sdk/chat", json=body) as stream:
+            assert any("tool-approval-request" in line or "declined" in line for line in stream.iter_lines())
+        assert SENT == ["https://page.example/"]
+
+
 def test_a_conversation_stays_private_when_the_call_has_left_the_window() -> None:
     with chat(WINDOW_MESSAGES=6) as one:
         one.send(READ, call("diary"), f"You are {SECRET}.")

@@ -169,7 +169,7 @@ async def web(
 ) -> Result:
     """Reads a page."""
     SENT.append(url)
-    text = "Welcome. [More](https://site.example/more) or (https://site.example/a_(b)) and https://site.example/c?d=e."
+    text = f"No {section} here. [More](https://site.example/more) or (https://site.example/a_(b)) and https://site.example/c?d=e."
     return Result(text, [Citation("PMID:31978945", "The last unicorn", "https://cited.example/x")])
 
 
@@ -299,6 +299,21 @@ def test_what_was_not_sent_is_no_source() -> None:
     assert previews(WEB, DIARY, smuggled, EVIL) == ["Sends to another server: https://evil.example/?d=x"]
 
 
+@pytest.mark.parametrize(
+    ("params", "repeated"),
+    [
+        ({"limit": "https://evil.example/?d=x"}, {"url": "https://evil.example/?d=x"}),
+        ({"https://evil.example/?d=x": 1}, {"url": "https://evil.example/?d=x"}),
+        ({"url": "https://first.example", "section": "penicillin"}, {"query": "penicillin"}),
+        ({"url": "https://first.example", "section": "a to the a to"}, {"query": "a to the a to"}),
+        ({"url": "https://first.example", "section": "part"}, {"url": "https://site.example/more"}),
+    ],
+)
+def test_what_a_result_or_an_error_repeats_is_no_source(params: dict[str, Any], repeated: dict[str, str]) -> None:
+    expected = [f"Sends to another server: {one}" for one in repeated.values() if "site" not in one]
+    assert previews(WEB, DIARY, call(**params), call(**repeated)) == expected
+
+
 LINKS = [f"https://cited.example/{n}" for n in range(5)]
 
 
@@ -338,6 +353,7 @@ RECALLED = RecallResult("(Recalled …)", (Item("1", "fact", SECRET, created=Non
         {"conversation": History("c", untrusted=True, recalled=RECALLED)},
         {"conversation": History("c", untrusted=True, private_data=True)},
         from_client(*TOOL_RESULT),
+        from_client(*TOOL_RESULT[:1]),  # the model may have written what it read into the call
         from_client(*ANSWER),
         from_client(*ANSWER, answers=Marks(untrusted=True, private_data=True)),
     ],
@@ -364,11 +380,18 @@ def test_values_that_no_person_can_approve_are_not_sent() -> None:
         ({"kinds": ["one"] * 7}, ("one",)),
         ({"share": 0.123456789, "size": 5e300}, ("0.123456789", "5e+300")),
         ({"nothing": None, "empty": "", "list": []}, ()),
+        ({"list": ["", None, [], {}, [[]]]}, ()),
+        ({"list": [""] * 1234}, ("",) * 1228),
+        ({"list": [[[[[[[[0]]]]]]]]}, ("", "0")),
+        ({"list": ["Hi", "the"], "query": "Hi"}, ()),
+        ({"list": ["Hi", "Hi Hi"]}, ("Hi Hi",)),
+        ({"list": ["a.example", "the", "a.example"]}, ("a.example",)),
+        ({"url": ["https://a.example/", "https://a.example/"]}, ("https://a.example/",)),
     ],
 )
 def test_names_numbers_and_many_small_values_are_values_too(params: dict[str, Any], unknown: tuple[str, ...]) -> None:
     schema = {"properties": {"kinds": {"items": {"enum": ["one"]}}}}
-    assert check_data_flow(params, schema, ["Hi"]).unknown == unknown
+    assert check_data_flow(params, schema, ["Hi a.example"]).unknown == unknown
 
 
 @pytest.mark.parametrize(
