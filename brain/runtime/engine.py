@@ -26,6 +26,7 @@ from brain.prompts import context_window
 from brain.prompts.context_window import Window
 from brain.runtime.archive import Archive, Recorded, open_archive
 from brain.runtime.assistant import Assistant
+from brain.runtime.client_tasks import is_for_client, narrow_client_task
 from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence, TaskEnd
 from brain.runtime.priority import Priority
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
@@ -308,6 +309,9 @@ class Engine:
         is_from_client = history is not None and request.task is None
         entry = self.find_entry(request.model, private=request.private)
         request = narrow_request(request, self.settings.rights(request.user))
+        is_client_task = is_for_client(request)
+        if is_client_task:
+            request = narrow_client_task(request)
         question = history.question if history is not None else None
         question = question or Exchange("", message=request.message)
         if history is not None and is_from_client:
@@ -338,7 +342,7 @@ class Engine:
                 history.private_data = history.private_data or lease.history.private_data
             history.private = request.private
             note = actions = None
-            if lease is not None:
+            if lease is not None and not is_client_task:
                 note = history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
             state = await self._assistant.find_state(request, entry)
             query = await self._embed(request, state)
@@ -409,7 +413,9 @@ class Engine:
         if is_background:
             on_end = on_end or self._on_background_end
         if lease is not None:
-            run.on_end.append(partial(self._record_end, lease, turn.exchange, private=request.private))
+            run.on_end.append(
+                partial(self._record_end, lease, turn.exchange, remembers=not (request.private or is_client_task))
+            )
         if assistance is not None:
             run.on_end.append(partial(self._assistant.learn, assistance, entry, turn.exchange))
         if recorder is not None:
@@ -447,7 +453,7 @@ class Engine:
             request = replace(request, model=None)
         return await self.begin(request, "report")
 
-    def _record_end(self, lease: ExchangeLease, exchange: Exchange, report: TurnReport, *, private: bool) -> None:
+    def _record_end(self, lease: ExchangeLease, exchange: Exchange, report: TurnReport, *, remembers: bool) -> None:
         """Update the memory. Store a turn that was cut before it could wait for the store."""
         user, _ = lease.key
         if not lease.is_stored:
@@ -455,7 +461,7 @@ class Engine:
             storing.add_done_callback(lambda _: self.memory.invalidate(user))
         elif lease.replaces:
             self.memory.invalidate(user)
-        elif not private and exchange.source not in ("task", "report"):
+        elif remembers and exchange.source not in ("task", "report"):
             self.memory.add_exchange(*lease.key, exchange)
 
     def _describe_setup(

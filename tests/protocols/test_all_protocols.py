@@ -31,6 +31,7 @@ from brain.protocols.ollama.schema import OptionsBody as OllamaOptions
 from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody
 from brain.protocols.openai.schema import MessageBody as OpenAIMessage
 from brain.protocols.turn_options import ContextBody, KnownNames, TurnOptions
+from brain.runtime.client_tasks import is_for_client
 from brain.settings import read as read_settings
 from brain.turn_request import TurnRequest
 
@@ -464,3 +465,14 @@ def test_no_client_takes_a_character_for_the_end_of_a_line(name: str) -> None:
     assert not {"\u2028", "\u2029", "\x85"} & set(data)
     assert all(json.loads(text) is not None for text in re.findall(r"^(?:data: )?(\{.*\})$", data, re.MULTILINE))
     assert "\\u2028b\\u2029c\\u0085d\u2027\u202a\xc2" in data
+
+
+@pytest.mark.parametrize("protocol", PARSERS)
+def test_what_a_client_asks_for_itself_is_recognized(protocol: str) -> None:
+    title = (
+        "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history.\n### Guidelines:\n"
+    )
+    for text in (title, "Give me a title."):
+        body = body_of(protocol, text_message(protocol, text))
+        body |= {key: text for key in ("message", "prompt") if key in body}
+        assert is_for_client(parse(protocol, body)[0]) == (text == title)

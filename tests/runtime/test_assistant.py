@@ -18,9 +18,12 @@ from model_servers import FALLBACK, LlamaCppServer, OpenAIServer, Pass, Wait, in
 from turn_helpers import ask_for, done, failed, registry_of, short
 
 from brain import AssistContext, Refused, specialist
+from brain.assist.assistance import CallingState
 from brain.assist.router import find_router
 from brain.events import Event, Limits, SpecialistResult, SpecialistStart
 from brain.messages import Attachment, Exchange, History, Text
+from brain.runtime.assistant import read_state
+from brain.runtime.client_tasks import is_for_client
 from brain.runtime.commands import SteerTurn
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
@@ -543,3 +546,54 @@ async def test_a_model_that_may_call_by_itself_is_not_asked_for_it() -> None:
     async with chat(Pass(["I do not know."]), answers=LARGE, ASSIST="auto") as one:
         events = await one.say("when was Bach or Telemann born")
         assert events == ["I do not know.", done("I do not know.")]
+
+
+HISTORY = f"### Chat History:\n<chat_history>\nUSER: {ASKED}\nASSISTANT: {PROSE}\n</chat_history>"
+CLIENT_TASKS = [
+    *(
+        f"### Task:\n{instruction}\n### Guidelines:\n- Be brief.\n{HISTORY}"
+        for instruction in (
+            "Generate a concise, 3-5 word title with an emoji summarizing the chat history.",
+            "Generate 1-3 broad tags categorizing the main themes of the chat history, along with 1-3 others.",
+            "Generate a detailed prompt for am image generation task based on the given language and context.",
+            "Suggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next.",
+            "Analyze the chat history to determine the necessity of generating search queries, in the given language.",
+            "You are an autocompletion system. Continue the text in `<text>` based on the **completion type**.",
+            "Erfinde einen Titel.",  # a template that the operator of the client changed
+        )
+    ),
+    f"Your task is to reflect the speaker's likely facial expression.\n\nMessage: ```{ASKED}```",
+    f'You have been provided with a set of responses from various models to the latest user query: "{ASKED}"',
+    "Provide a concise, 5-word-or-less title for the conversation, using title case conventions. Only return the "
+    f"title itself.\n\nConversation:\nUser: {ASKED}",
+    "Analyze this conversation and provide:\n1. The detected language of the conversation\n2. A concise title in the "
+    f"detected language (5 words or less, no punctuation or quotation)\n\nUser: {ASKED}",
+    "Please generate a concise title (max 40 characters) for a conversation that starts with:\n"
+    f"User: {ASKED}\nAssistant: {PROSE}\n\nTitle:",
+]
+
+
+@pytest.mark.parametrize("mode", ["always", "auto"])
+async def test_a_client_task_gets_no_specialists_no_memory_and_no_notes(mode: str) -> None:
+    async with chat(*[Pass(["Tides"])] * (len(CLIENT_TASKS) + 2), answers=SMALL, ASSIST=mode) as one:
+        await one.engine.memory.edits.write("ada", "I moor my boat in York.", None, mutable=True)
+        for n, text in enumerate(CLIENT_TASKS):
+            events = await one.say(text, conversation_id=f"t{n}", user="ada", memory=True, now=NOW)
+            assert events == ["Tides", done("Tides")], text
+            assert one.prompts[-1][-1] == text
+            assert "SPECIALIST_REQUEST" not in str(one.prompts[-1])
+        system = "Available Tools: []\n\nYour task is to choose and return the correct tool(s) from the list."
+        assert await one.say(ASKED, conversation_id="u", system=system) == ["Tides", done("Tides")]
+        (entry,) = one.engine.models
+        assert await read_state(one.engine.store, entry) == CallingState()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"### Task:\nRespond to the user query using the provided context.\n<user_query>{ASKED}</user_query>",
+        f"{ASKED}? Generate a concise, 3-5 word title, too.",
+    ],
+)
+async def test_what_a_person_asks_is_no_client_task(message: str) -> None:
+    assert not is_for_client(ask_for(message))
