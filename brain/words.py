@@ -78,7 +78,7 @@ _NUMBER = re.compile(
     r"(?P<digits>\d{1,3}(?:[,.' ]\d{3}){1,4}(?:[.,]\d{1,9})?(?![.,]?\d)|\d{1,15}(?:[.,]\d{1,9})?)(?P<k>k\b)?",
     re.IGNORECASE,
 )
-_SCALES = {
+SCALES = {
     "thousand": 1e3, "tausend": 1e3, "mille": 1e3, "mil": 1e3, "million": 1e6, "millionen": 1e6, "millions": 1e6,
     "millón": 1e6, "millones": 1e6, "mio": 1e6, "billion": 1e9, "milliarde": 1e9, "milliarden": 1e9, "milliards": 1e9,
 }  # fmt: skip
@@ -197,12 +197,12 @@ def find_numbers(text: str) -> list[Number]:
         value = _parse_number(match["digits"]) * (1000 if match["k"] else 1) * (-1 if match["minus"] else 1)
         end = match.end()
         scale = _NEXT_WORD.match(text, end)
-        if scale and (factor := _SCALES.get(scale[1].lower())):
+        if scale and (factor := SCALES.get(scale[1].lower())):
             value, end = value * factor, scale.end()
         found.append(Number(value, match.start(), end))
     for half in _HALF.finditer(text):
         scale = _NEXT_WORD.match(text, half.end())
-        if scale and (factor := _SCALES.get(scale[1].lower())):
+        if scale and (factor := SCALES.get(scale[1].lower())):
             found.append(Number(0.5 * factor, half.start(), scale.end()))
     found += [
         Number(COUNTS[word.bare], word.start, word.end) for word in split_words(text) if COUNTS.get(word.bare, 0) > 1

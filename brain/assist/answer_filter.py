@@ -6,11 +6,11 @@ point. The text ends before the first such sentence. It is shown only if one of 
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import regex
 
-from brain.words import STOP_WORDS
+from brain.words import SCALES, STOP_WORDS
 
 STOPS = ("<|im_start|>", "<|im_end|>", "<start_of_turn>", "<end_of_turn>", "(Now:", "\nQuestion:", "\nInformation:")
 """Texts at which the answer of a small model is over."""
@@ -37,7 +37,7 @@ _CLOCK = re.compile(
 """The note of the time, which may be the answer, but no more than that."""
 _LABEL = re.compile(r"^\s*(?:Answer|Antwort|Réponse|Respuesta)\s*:\s*", re.IGNORECASE)
 _ITEM = re.compile(r"^\s*\d{1,2}[.)](?=\s+\S|$)")
-_NUMBER = re.compile(r"\d+(?:[.,'’]\d+)*")
+_NUMBER = re.compile(rf"(\d+(?:[.,'’]\d+)*)(?:\s?({'|'.join(SCALES)})\b|(k)\b)?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[.,'’]")
 _ENDLESS_NUMBER = re.compile(r"(?:\d[.,'’]?){60}")
 _NAME = regex.compile(r"(?<=[\p{L}\p{N},;:\"'“„«(] ?)(?<!^)\b\p{Lu}[\p{L}\p{M}\p{N}]+")
@@ -71,9 +71,11 @@ class AnswerFilter:
         self.restart()
         question, results = question[:MAX_SOURCE], [text[:MAX_SOURCE] for text in results]
         self._letters = " ".join((question, *results)).casefold()
-        self._numbers = _numbers(self._letters)
+        numbers = _read_numbers(self._letters)
+        self._readings = {one.readings for one in numbers}
+        self._values = frozenset().union(*(one.values for one in numbers))
         found = " ".join(results)
-        self._new_numbers = _numbers(found) - _numbers(question)
+        self._new_numbers = _all_readings(found) - _all_readings(question)
         self._new_words = _content_words(found) - _content_words(question)
 
     def restart(self) -> None:
@@ -157,33 +159,53 @@ class AnswerFilter:
     def _is_about_result(self, sentence: str) -> bool:
         if _ITEM.fullmatch(sentence.strip()):
             return False
-        if self._new_numbers & _numbers(sentence):
+        if self._new_numbers & _all_readings(sentence):
             return True
         return len(self._new_words & _content_words(sentence)) >= min(_LEAST_COMMON, len(self._new_words))
 
     def _is_made_up(self, sentence: str) -> bool:
         """Whether a sentence has a number or a name of unknown source."""
-        if any(self._numbers.isdisjoint(_values(number)) for number in _NUMBER.findall(_ITEM.sub("", sentence))):
-            return True
+        for number in _read_numbers(_ITEM.sub("", sentence)):  # all that it may mean must be known
+            if number.readings not in self._readings and not number.readings <= self._values:
+                return True
         nouns = {noun[1] or noun[2] for noun in _NOUN.finditer(sentence)} if _GERMAN.search(sentence) else ()
         names = [name for name in _NAME.findall(sentence.strip()) if name not in nouns]
         return any(name.casefold() not in self._letters for name in names)
 
 
-def _numbers(text: str) -> set[float]:
-    """Return the values of the numbers of a text."""
-    return {value for number in _NUMBER.findall(text) for value in _values(number)}
+class _Number(NamedTuple):
+    """A number in a text: all that it may mean, and the values that the text surely has."""
+
+    readings: frozenset[float]
+    values: frozenset[float]
 
 
-def _values(number: str) -> set[float]:
-    """Return what a number may mean: `1,490` is 1490 or 1.49, and `24.12.2026` has three values."""
-    groups = _SEPARATOR.split(number)
-    values = set[float]()
-    if all(len(group) == 3 for group in groups[1:]):
-        values.add(float("".join(groups)))
-    if len(groups) == 2 or (len(groups) > 2 and all(len(group) == 3 for group in groups[1:-1])):
-        values.add(float(f"{''.join(groups[:-1])}.{groups[-1]}"))
-    return values or set(map(float, groups))
+def _read_numbers(text: str) -> list[_Number]:
+    """Return the numbers of a text."""
+    numbers = []
+    for digits, scale, thousand in _NUMBER.findall(text):
+        factor = SCALES[scale.lower()] if scale else 1e3 if thousand else 1.0
+        numbers.append(_Number(*(frozenset(value * factor for value in values) for values in _read_digits(digits))))
+    return numbers
+
+
+def _read_digits(digits: str) -> _Number:
+    """Return what digits may mean: `1,490` is 1490 or, in some languages, 1.49; `24.12.2026` has three values."""
+    groups, signs = _SEPARATOR.split(digits), set(_SEPARATOR.findall(digits))
+    whole, decimal = float("".join(groups)), float(f"{''.join(groups[:-1])}.{groups[-1]}" if signs else digits)
+    has_thousands = all(len(group) == 3 for group in groups[1:]) and not groups[0].startswith("0")
+    if has_thousands and len(signs) < 2:
+        if len(groups) != 2 or signs & {"'", "’"} or groups[1] == "000":
+            return _Number(frozenset({whole}), frozenset({whole}))
+        return _Number(frozenset({whole, decimal}), frozenset({whole} if signs == {","} else ()))
+    if len(groups) == 2 or (len(groups) > 2 and all(len(group) == 3 for group in groups[1:-1]) and len(signs) > 1):
+        return _Number(frozenset({decimal}), frozenset({decimal}))
+    parts = frozenset(map(float, groups))
+    return _Number(parts, parts)
+
+
+def _all_readings(text: str) -> frozenset[float]:
+    return frozenset().union(*(number.readings for number in _read_numbers(text)))
 
 
 def _content_words(text: str) -> set[str]:

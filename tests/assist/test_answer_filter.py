@@ -42,6 +42,8 @@ def show(text: str, pieces: list[str], results: list[str], stops: tuple[str, ...
         ("It had 1,491 visitors.", ""),
         *((f"It is {number} m tall.", "") for number in ("33", "3.30", "33.0", "3,300", "30")),
         ("It is 330.0 m tall.", "It is 330.0 m tall."),
+        ("It had 1.49 visitors.", ""),
+        ("It had 1490 thousand visitors.", ""),
         ("1. It is 330 m tall.\n2. It is in Paris.\n3. It has 5 lifts.", "1. It is 330 m tall.\n2. It is in Paris.\n"),
         # abbreviations end no sentence
         ("The tower is approx. 330 m tall, e.g. in Paris.", "The tower is approx. 330 m tall, e.g. in Paris."),
@@ -84,6 +86,51 @@ def test_the_text_is_the_same_however_it_is_cut(text: str, expected: str) -> Non
 )
 def test_a_german_noun_is_no_name(text: str, expected: str) -> None:
     assert show(text, list(text), [GERMAN]) == expected
+
+
+ROAD = (
+    "Elm Road 8 is 0.125 km long, costs 2.5 million and has 1.490 trees, 31 shops, 8.5 lamps and 12,000 tiles "
+    "(2026-11-23)."
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "is_known"),
+    [
+        ("8", True),
+        ("8,000", False),  # a thousand times more than Elm Road 8
+        ("8.000", False),
+        ("8'000", False),
+        ("8,500", False),
+        ("8 thousand", False),
+        ("8k", False),
+        ("8 million", False),
+        ("8 Millionen", False),
+        ("31,000", False),
+        ("0.125", True),
+        ("125", False),
+        ("2.5 million", True),
+        ("2500000", True),
+        ("2,500,000", True),
+        ("2.5", False),
+        ("2500 thousand", True),
+        ("1.490", True),
+        ("1,490", True),  # as ambiguous as in the text
+        ("1490", False),
+        ("8.5", True),
+        ("12,000", True),
+        ("12000", True),
+        ("12 thousand", True),
+        ("12k", True),
+        ("12", False),
+        ("2026", True),
+        ("23.11.2026", True),
+        ("24.11.2026", False),
+    ],
+)
+def test_all_that_a_number_may_mean_must_be_known(number: str, is_known: bool) -> None:
+    for text in (f"The shops and lamps have {number} things.", f"Elm Road costs {number}."):
+        assert show(text, list(text), [ROAD]) == (text if is_known else "")
 
 
 def test_a_chinese_sentence_is_about_the_result() -> None:
