@@ -1,5 +1,6 @@
 """`brain index` as a user runs it: its output, its index, and a stop at any moment."""
 
+import json
 import os
 import re
 import signal
@@ -163,5 +164,6 @@ def test_a_turn_finds_what_was_indexed(terminal: Terminal, docs: Path, tmp_path:
     with terminal.process("ask", "--json", "--model", model, "price?") as process:
         code, out, _ = process.end(30)
     assert code == 0
-    assert "[1] sub/price.txt\\n\\nThe pump costs 120 euro." in out
-    assert '"citations": [{"id": "sub/price.txt", "title": "sub/price.txt"}]' in out
+    (result,) = [one["data"] for one in map(json.loads, out.splitlines()) if one["event"] == "specialist_result"]
+    assert "[1] sub/price.txt\n\nThe pump costs 120 euro." in result["text"]
+    assert result["citations"] == [{"id": "sub/price.txt", "title": "sub/price.txt"}]
