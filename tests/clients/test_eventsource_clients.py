@@ -30,7 +30,7 @@ from brain.messages import Message as Asked
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 CURL = shutil.which("curl")
-END = b"\r\n0\r\n\r\n"
+END = b"0\r\n\r\n"
 """The end of a response, after the last event."""
 TALKS: Mapping[str, Sequence[Sequence[Any]]] = {
     "calls": (["I ask. ", WEATHER, BREAKS], ["Grüße ", "😀 ", "from ", "Rome."]),
