@@ -29,14 +29,17 @@ _ADDED = (
     (re.compile(r"(?:Preview of [\w-]{1,64}: |The call of [\w-]{1,64} with )"), "to decline it, send false."),
 )
 """Beginnings and ends of what Brain or a client shows in an answer beside its text."""
+_NO_LETTERS = {code: None for code in range(128) if not chr(code).isalnum()}
 
 
 def normalize(text: str) -> str:
     """Return what clients leave of an answer: its letters and digits, without case, and without what was added."""
     for begin, end in _ADDED:
-        text = _remove(text, begin, end)
+        if end in text:
+            text = _remove(text, begin, end)
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return re.sub(r"[\W_]+", "", plain) or "".join(plain.split())
+    letters = plain.translate(_NO_LETTERS) if plain.isascii() else "".join(filter(str.isalnum, plain))
+    return letters or "".join(plain.split())
 
 
 def _remove(text: str, begin: re.Pattern[str], end: str) -> str:

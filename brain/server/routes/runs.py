@@ -79,12 +79,12 @@ async def prepare_history(
         size: size of the request body in bytes.
     """
     engine = engine_of(request)
-    texts = await compute(
-        size, lambda: [normalize(one.text) for one in messages if one.role == "assistant" and one.text]
-    )
+    answers = [one.text for one in messages if one.role == "assistant" and one.text]
     marks = UNKNOWN
-    with suppress(StoreError):  # without the store, no answer is known
-        marks = await engine.store.answer_marks(turn_request.user or "", texts)
+    if answers:
+        texts = await compute(size, lambda: [*map(normalize, answers)])
+        with suppress(StoreError):  # without the store, no answer is known
+            marks = await engine.store.answer_marks(turn_request.user or "", texts)
 
     def prepare() -> tuple[TurnRequest, History]:
         narrow = narrow_request(turn_request, engine.settings.rights(turn_request.user))
