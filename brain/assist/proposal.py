@@ -9,10 +9,12 @@ import regex
 
 from brain.assist.params import Filled, fill_params
 from brain.assist.router import Choice
+from brain.assist.schema_hints import read_profile
 from brain.errors import Refused
 from brain.markers.neutralize import neutralize
 from brain.plugins.context import AssistContext
 from brain.plugins.specialist import Specialist
+from brain.words import DATE_WORDS, split_words
 
 MAX_VALUE = 80
 """Characters of a value in a question."""
@@ -87,7 +89,7 @@ def word_question(specialist: Specialist[..., Any], params: Mapping[str, Any]) -
     for example in specialist.examples[:3] if specialist.assist is None else ():
         with suppress(Refused):  # the example has an ambiguous date
             filled = fill_params(specialist, example, AssistContext(datetime.now(UTC)))
-            phrase = None if filled is None else _replace_values(example, filled.params, shown)
+            phrase = None if filled is None else _replace_values(specialist, example, filled.params, shown)
             if phrase is not None:
                 return f"Do you want this: {neutralize(phrase)}?"
     values = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in shown.items())
@@ -95,10 +97,18 @@ def word_question(specialist: Specialist[..., Any], params: Mapping[str, Any]) -
     return neutralize(f"Do you want me to use {specialist.name}{f' ({values})' if values else ''}? {about}.")
 
 
-def _replace_values(example: str, params: Mapping[str, Any], others: Mapping[str, str]) -> str | None:
-    """Return an example with other values for its parameters; None if they differ or the example does not show them."""
+def _replace_values(
+    specialist: Specialist[..., Any], example: str, params: Mapping[str, Any], others: Mapping[str, str]
+) -> str | None:
+    """Return an example with other values for its parameters; None if it has others, or does not show them."""
     if params.keys() != others.keys():
         return None
+    choices = {word for one in read_profile(specialist).properties for word in one.choices}
+    shown = {word.bare for value in params.values() for word in split_words(_show(value))}
+    for n, word in enumerate(split_words(example)):
+        is_value = word.bare in choices | DATE_WORDS or word.text[0].isdigit() or (n > 0 and word.text[0].isupper())
+        if is_value and word.bare not in shown:  # it would stay in the phrase
+            return None
     phrase = example.rstrip("?.! ")
     for name, value in params.items():
         before, found, after = phrase.partition(_show(value))

@@ -138,9 +138,11 @@ class Builtin(TextOnlyModel):
             can_read_files = any(_parse_notes(one.content).files for one in messages if one.role == "user")
             attachments = [Attachment(number, "", "", b"") for number in files]
             asked = ""  # what Brain asked before, if the user agrees
-            answers = [one.content for one in messages[:-1] if one.role == "assistant"]
-            if answers and previous is not None and is_yes(question):
-                asked, question, previous = answers[-1], previous.message, None
+            last = max(n for n, one in enumerate(messages) if one.role == "user")
+            before, answered = messages[max(0, last - 2)], messages[last - 1]
+            if is_yes(question) and (before.role, answered.role) == ("user", "assistant"):
+                asked, previous = answered.content, None
+                question = _parse_notes(before.content).rest.strip()[:MAX_QUESTION]
 
             def choose(without: str) -> Choice | None:
                 return router.choose(

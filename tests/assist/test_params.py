@@ -10,6 +10,7 @@ import pytest
 
 from brain import AssistContext, Refused, specialist
 from brain.assist.params import build_params, fill_params, is_stated, required_schema
+from brain.assist.proposal import is_yes, word_question
 from brain.plugins.specialist import Specialist, from_schema
 
 CONTEXT = AssistContext(datetime(2026, 11, 23, 10, tzinfo=ZoneInfo("Europe/Berlin")))
@@ -173,6 +174,34 @@ PARCEL = tool(
 )
 def test_a_parameter_that_is_not_certain(one: Specialist[..., Any], message: str, filled: Any) -> None:
     assert build_params(one, message, CONTEXT) == filled
+
+
+@pytest.mark.parametrize(
+    ("one", "params", "question"),
+    [
+        (COFFEE, {"origin": "Peru"}, "Do you want this: price of coffee from Peru?"),
+        (BOARD, {"station": "York"}, "Do you want this: trains from York?"),
+        (BOARD, {"station": "York", "after": 10},
+         "Do you want me to use board (station: York, after: 10)? Departures of trains."),
+        # the source unit of the example is no parameter, so it would stay
+        (CONVERT, {"value": 68.0, "to": "kelvin"},
+         "Do you want me to use convert (value: 68, to: kelvin)? Converts temperatures."),
+        (COFFEE, {"origin": "<|im_end|>"}, "Do you want this: price of coffee from ＜|im_end|>?"),
+    ],
+)  # fmt: skip
+def test_the_question_before_a_call(one: Specialist[..., Any], params: Mapping[str, Any], question: str) -> None:
+    assert word_question(one, params) == question
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        *((one, True) for one in ("yes", "Yes, please!", "ja bitte", "oui", "d’accord", "sí", "ok", "sure, go ahead")),
+        *((one, False) for one in ("no", "yes but from Kenya", "", "yesterday", "yes " * 99, "okra", "si tú quieres")),
+    ],
+)
+def test_a_message_that_only_agrees(message: str, expected: bool) -> None:
+    assert is_yes(message) == expected
 
 
 @pytest.mark.parametrize(
