@@ -198,11 +198,27 @@ def _chosen(element: Element) -> Iterable[Element]:
 _HIDDEN = frozenset({"del", "moveFrom", "delText", "delInstrText", "instrText", "rPr", "pPr", "sectPr", "rt"})
 """Elements without text that is shown: what was deleted, codes of fields, properties, and guides to pronunciation."""
 _CHARACTERS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_SYMBOLS = {0xF0FE: "☒", 0xF0FD: "☒", 0xF0A8: "☐", 0xF06F: "☐", 0xF0FC: "✓", 0xF0B7: "•", 0xF0E0: "→"}
+_WINGDINGS = {0xFE: "☒", 0xFD: "☒", 0xA8: "☐", 0x6F: "☐", 0xFC: "✓", 0xB7: "•", 0xE0: "→", 0x6C: "●", 0xA7: "▪"}
+_SYMBOL = {
+    **dict(enumerate("ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ", 0x41)),
+    **dict(enumerate("αβχδεφγηιϕκλμνοπθρστυϖωξψζ", 0x61)),
+    **dict(zip(b"\xa3\xa5\xac\xae\xb0\xb1\xb3\xb4\xb7\xb8", "≤∞←→°±≥×•÷", strict=True)),
+    **dict(zip(b"\xb9\xba\xbb\xc7\xc8\xce\xd1\xd6\xe5\xf2", "≠≡≈∩∪∈∇√∑∫", strict=True)),
+}
+"""What a font shows for a code, of those that texts use."""
 _SIGNS = {"nary": ("chr", "∫", ""), "rad": ("", "√(", ")"), "d": ("begChr", "(", ")")}
 """Of a formula: the name of a sign that may differ, what stands before, and what behind."""
 _SCRIPTS = {"num": "", "den": "/", "sup": "^", "sub": "_"}
 _NOTE_MARKS = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
+
+
+def _show_symbol(symbol: Element) -> str:
+    """Return a character of a symbol font; U+FFFD if it is not known."""
+    code = int(_get(symbol, "char") or "20", 16)
+    if 0xF000 <= code < 0xF100:  # the place of fonts without Unicode
+        font = _SYMBOL if _get(symbol, "font") == "Symbol" else _WINGDINGS
+        return font.get(code - 0xF000, "\ufffd")
+    return "\ufffd" if 0xD800 <= code < 0xF900 else chr(code)
 
 
 @dataclass(slots=True)
@@ -244,8 +260,7 @@ class _TextReader:
             elif name in _CHARACTERS:
                 yield _CHARACTERS[name]
             elif name == "sym":
-                code = int(_get(one, "char") or "20", 16)
-                yield _SYMBOLS.get(code, "" if 0xD800 <= code < 0xF900 else chr(code))
+                yield _show_symbol(one)
             elif name in _NOTE_MARKS:
                 yield f"[^{_NOTE_MARKS[name]}{_get(one, 'id')}]"
             elif name in _SIGNS:
@@ -673,7 +688,7 @@ def _read_workbook(package: _Package) -> Iterator[Part | Problem]:
             yield Problem(f"only the first {MAX_COLUMNS} columns of the sheet {sheet.title} were read")
         name = sheet.title if sheet.sheet_state == "visible" else f"{sheet.title} (hidden sheet)"
         texts = [make_table(rows[:MAX_ROWS]), *extras.margins, *extras.comments, *_read_sheet_drawings(package, path)]
-        yield Part("\n\n".join(filter(None, texts)), (name,), f"sheet={sheet.title}")
+        yield Part("\n\n".join(filter(None, texts)), (name,), f"sheet={name}")
     for sheet in book.chartsheets:
         texts = [*_read_sheet_drawings(package, ids.get(sheet.title, ""))]
         yield Part("\n\n".join(texts), (sheet.title,), f"sheet={sheet.title}")
