@@ -262,7 +262,10 @@ def learn(specialists: Sequence[AnySpecialist], base: Learned | None = None) -> 
         counted.append(count_features(text))
     vocabulary = Vocabulary([] if base is None else [base])
     features, counts = vocabulary.learn(counted)
-    vectors = [*map(vocabulary.vector, counted)]
+    vectors = []
+    for one in counted:
+        slices.pause()
+        vectors.append(vocabulary.vector(one))
     weights = fit(vectors, [label for _, label in labelled], len(vocabulary.numbers), new, none + 1)
     found = dict(classes[n] for n in new)
     return Learned(found, features, counts, len(counted), weights, "" if base is None else _key(base))

@@ -173,16 +173,20 @@ def fit(vectors: Sequence[Vector], labels: Sequence[int], size: int, classes: Se
         slices.pause()
         for index, value in zip(indices, values, strict=True):
             mean[index] += value / texts
-    getters = [_getter(indices) for indices, _ in vectors]
     # each vector without the mean is dense; its products follow from sparse ones
-    with_mean = [sum(map(mul, values, get(mean))) for (_, values), get in zip(vectors, getters, strict=True)]
+    getters, with_mean, squares = [], [], []
+    for indices, values in vectors:
+        slices.pause()
+        getters.append(_getter(indices))
+        with_mean.append(sum(map(mul, values, getters[-1](mean))))
+        squares.append(sum(map(mul, values, values)))
     of_mean = sum(map(mul, mean, mean))
     sizes = Counter(labels)
     weights = [sizes[label] ** -0.5 for label in labels]
     ridges = [_RIDGE * sum(weights) / texts / weight for weight in weights]
     steps = [
-        1 / (sum(map(mul, values, values)) - 2 * product + of_mean + ridge)
-        for (_, values), product, ridge in zip(vectors, with_mean, ridges, strict=True)
+        1 / (square - 2 * product + of_mean + ridge)
+        for square, product, ridge in zip(squares, with_mean, ridges, strict=True)
     ]
     columns, constants, scales = [], [], []
     everything = random.Random(0).sample(range(texts), texts)  # classes in turn: it converges in fewer rounds

@@ -5,6 +5,7 @@ the specialists of others.
 """
 
 import asyncio
+import gc
 import os
 import re
 import resource
@@ -73,6 +74,8 @@ async def learn() -> tuple[float, float]:
     """Return how long a task that wakes up each millisecond waits meanwhile, and the CPU time, in seconds."""
     options = settings.read({**ENVIRON, "BRAIN_SPECIALISTS_FOLDER": str(STRANGERS)})
     specialists = tuple(Registry(options).discover().usable())
+    gc.collect()
+    gc.freeze()  # as `brain serve` does
     gaps, began = [], time.process_time()
     task = asyncio.create_task(find_router(specialists))
     while not task.done():
