@@ -257,7 +257,7 @@ def test_limits_of_formulas_and_colours(console: Console) -> None:
 
 
 def test_the_work_grows_with_the_length_of_the_text(console: Console) -> None:
-    n = 10_000
+    n = 3_000
     hard = ["[" * n, "*a " * n, "`" * n, "> " * n, "- " * n, "a_" * n, "<" * n, "![" * n, "|" * n + "\n" + "-|" * n]
     hard += ["\\(" * n, "\\[" * n, "$$$" * n]
     hard += ["```html\n" + "<" * n, "```python\n" + '"""' * n, "\n".join("- a" for _ in range(n))]

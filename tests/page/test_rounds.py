@@ -100,7 +100,7 @@ def test_what_a_person_opens_stays_open_and_a_stop_keeps_the_best_text(chat: Cha
         chat.reload()
     server.wait_until_quiet()
     chat.strategy.select_option("mono")
-    chat.ask("And now?")
+    server.answer(chat, "And now?", "Yes.")
     assert server.model.questions() == ["hello", "And now?"]
     assert server.model.asked[-1][2].content == "It is 101 m."
 
