@@ -82,7 +82,7 @@ def inspect(
     codes = _read_codes(pixels)
     if show:
         pixels.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
-        return {"lines": [file, *codes]}, encode(pixels)
+        return {"lines": [file, *codes, *([] if region else document.added)]}, encode(pixels)
     guess = _guess_kind(pixels, from_camera=any(line.startswith("Camera: ") for line in notes))
     measures = [
         file,

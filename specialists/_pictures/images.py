@@ -45,7 +45,11 @@ class Unreadable(Exception):
 
 @dataclass
 class Document:
-    """A file as pages, counted from 1. All methods raise `Unreadable` if the file cannot be read."""
+    """A file as pages, counted from 1. All methods raise `Unreadable` if the file cannot be read.
+
+    Attributes:
+        added: what forms and notes add to the page that `image` returned last.
+    """
 
     data: bytes
     name: str
@@ -54,6 +58,7 @@ class Document:
 
     def __post_init__(self) -> None:
         self._problem: Reason | None = None
+        self.added: list[str] = []
 
     def count(self) -> int:
         """Return the number of pages; an animation counts as one page."""
@@ -88,6 +93,7 @@ class Document:
         if self._problem or not rest:
             raise Unreadable(*(self._problem or unreadable_reason(self.name)))
         size, pixels = rest[0]
+        self.added = size["added"]
         drawn = Image.frombytes("RGB", (size["width"], size["height"]), bytes(pixels), "raw", "RGB", size["stride"])
         return crop_region(drawn, region)
 
@@ -231,7 +237,12 @@ def build_text_layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None
         return ""
     laid = lay_out(join_pieces([Piece(run[0].strip(), *run[1:]) for run in page["pieces"]]))
     text = laid if RULE in laid else "\n".join(line.rstrip() for line in page["text"].splitlines()).strip()
-    return "\n\n".join(filter(None, [text, "\n".join(page["added"])]))
+    return join_added(text, page["added"])
+
+
+def join_added(text: str, added: Sequence[str]) -> str:
+    """Return the text of a page, followed by what forms and notes add to it."""
+    return "\n\n".join(filter(None, [text, "\n".join(added)]))
 
 
 def _is_garbled(text: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from specialists._pictures import rapidocr, tesseract
-from specialists._pictures.images import Document, Region, Unreadable
+from specialists._pictures.images import Document, Region, Unreadable, join_added
 from specialists._pictures.languages import RAPIDOCR, TESSERACT_CODES, guess_language, iso_code, tesseract_code
 from specialists._pictures.result import Engines, Reading
 from specialists._pictures.rotation import measure_pose, rotate
@@ -39,18 +39,23 @@ def read(
     engines: dict[str, Any],
     pdf_seconds: float,
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the text of one page.
+    """Return the text of one page, and what forms and notes add to a whole page of a PDF.
 
     Args:
         language: `auto`, two letters with or without a region, or a Tesseract code.
     """
     installed = Engines(**engines)
     candidates = _choose_engines(language, installed)
-    image = Document(data, name, pdf, pdf_seconds).image(page, region)
-    if min(image.size) < _MIN_SIDE:
-        return asdict(Reading("", "", 0.0)), b""
-    leveled = _level(_enhance(image) if enhance else image, installed)
-    return asdict(_read_best(leveled, language, candidates, installed)), b""
+    document = Document(data, name, pdf, pdf_seconds)
+    image = document.image(page, region)
+    reading = Reading("", "", 0.0)
+    if min(image.size) >= _MIN_SIDE:
+        leveled = _level(_enhance(image) if enhance else image, installed)
+        reading = _read_best(leveled, language, candidates, installed)
+    if document.added and not region:
+        confidence = reading.confidence if reading.text else 1.0
+        reading = replace(reading, text=join_added(reading.text, document.added), confidence=confidence)
+    return asdict(reading), b""
 
 
 def _choose_engines(language: str, installed: Engines) -> list[Engine]:

@@ -43,7 +43,7 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
     Args:
         words: `text` and page numbers, or `image` and one page number. For `text`, report for each page the text, its
             pieces with positions, what forms and notes add, and whether the page is a scan with a stamp; None for a
-            damaged page. For `image`, return width, height and stride, with RGB pixels.
+            damaged page. For `image`, return width, height, stride and what forms and notes add, with RGB pixels.
     """
     import pypdfium2
 
@@ -60,7 +60,7 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
         report(len(pdf))
         if kind == "image":
             with contextlib.suppress(pypdfium2.PdfiumError):
-                return _render(pdf[numbers[0] - 1])
+                return _render(pdf, numbers[0] - 1)
         else:
             for page in numbers:
                 if 1 <= page <= len(pdf):
@@ -292,9 +292,11 @@ def _is_picture(page: Any) -> bool:
     return bool(largest > page.get_width() * page.get_height() / 2)
 
 
-def _render(page: Any) -> tuple[dict[str, int], bytes]:
+def _render(pdf: Any, number: int) -> tuple[dict[str, Any], bytes]:
+    page = pdf[number]
     width, height = page.get_size()
     fitting = (MAX_PIXELS / max(width * height, 1)) ** 0.5
     scale = min(DPI / _POINTS_PER_INCH, fitting, MAX_SIDE / max(width, height, 1))
     bitmap = page.render(scale=scale, rev_byteorder=True)
-    return {"width": bitmap.width, "height": bitmap.height, "stride": bitmap.stride}, bytes(bitmap.buffer)
+    size = {"width": bitmap.width, "height": bitmap.height, "stride": bitmap.stride}
+    return {**size, "added": _read_annotations(pdf, page, number)}, bytes(bitmap.buffer)

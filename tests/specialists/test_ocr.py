@@ -13,14 +13,29 @@ from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, pdf_of, refusal, text_pdf, written
+from specialist_calls import (
+    INVOICE,
+    FakeModel,
+    answer,
+    context,
+    file,
+    nested_pdf,
+    outcome,
+    pdf_of,
+    refusal,
+    text_pdf,
+    written,
+)
 from specialist_calls import pdf as make_pdf
 
 from brain import Progress, Registry, install_command
 from brain.plugins.executor import CallResult, Failure
+from specialists._knowledge.parts import Part, Source
+from specialists._knowledge.readers import read_parts
 from specialists._pictures import images, pdf, rapidocr, reader
 from specialists._pictures.layout import Piece
 from specialists.ocr import ocr
+from specialists.vision import vision
 
 UNREADABLE, TOO_LARGE, TOO_SLOW, ENCRYPTED = "damaged", "150 MB", "too long", "encrypted"
 FOX = "The quick brown fox\njumps over the lazy dog\nand runs away"
@@ -318,7 +333,15 @@ def test_values_of_forms_and_notes_are_in_the_text_and_in_the_picture() -> None:
         "\nNote by Bo: Is this right?\nText: Approved"
     )
     assert extract("a.pdf", filled_form(has_text=True)) == f"Contract\n\n{added}"
-    assert "Ada Lovelace" in extract("a.pdf", filled_form(has_text=False))  # by OCR
+    scan = filled_form(has_text=False)
+    recognized, _, rest = extract("a.pdf", scan).partition("\n\n")
+    assert (("Ada Lovelace" in recognized), rest) == (True, added)
+    assert extract("a.pdf", filled_form(has_text=True), enhance=True).endswith(f"\n\n{added}")
+    assert f"\n\n{added}\n" in answer(vision, {}, context(("a.pdf", scan)))
+    assert added not in answer(vision, {"focus": "top left: text"}, context(("a.pdf", scan)))
+    assert added in answer(vision, {}, context(("a.pdf", scan), model=FakeModel(says="A form.")))
+    (part,) = [part for part in read_parts(Source("a.pdf", scan), "pdf") if isinstance(part, Part)]
+    assert part.text.endswith(f"\n\n{added}")
 
 
 def test_ignores_stamps_and_garbled_text_layers() -> None:
