@@ -7,18 +7,19 @@ messages about the topics of its examples and description. Where an embedding mo
 embeddings joins in.
 """
 
+import asyncio
 import base64
 import hashlib
 import math
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import mul
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import regex
 
@@ -33,7 +34,7 @@ from brain.assist.weights import (
     read_shipped,
     unpack,
 )
-from brain.concurrency import call_in_thread
+from brain.concurrency import run_in_thread
 from brain.errors import StoreError
 from brain.plugins.specialist import Specialist
 
@@ -299,6 +300,7 @@ def label_texts(specialists: Sequence[AnySpecialist]) -> list[tuple[str, int]]:
 
 
 _fitted: dict[Sequence[AnySpecialist], Router] = {}
+_making: dict[tuple[asyncio.AbstractEventLoop, Sequence[AnySpecialist]], asyncio.Task[Router]] = {}
 _fitting = threading.Lock()
 
 
@@ -308,16 +310,32 @@ def find_fitted(specialists: tuple[AnySpecialist, ...]) -> Router | None:
 
 
 async def find_router(specialists: tuple[AnySpecialist, ...], store: ValueStore | None = None) -> Router:
-    """Return the router of these specialists. Those that `router.bin` lacks take seconds of CPU, once per store."""
+    """Return the router of these specialists. Those that `router.bin` lacks take seconds of CPU, once per store.
+
+    All who wait for it share one thread.
+    """
     if (router := _fitted.get(specialists)) is not None:
         return router
+    key = asyncio.get_running_loop(), specialists
+    if (making := _making.get(key)) is None:
+        making = _making[key] = asyncio.create_task(_make_router(specialists, store), name="router")
+        making.add_done_callback(
+            lambda task: _making.pop(key, None) and (task.cancelled() or task.exception()) and None
+        )
+    return await asyncio.shield(making)
+
+
+async def _make_router(specialists: tuple[AnySpecialist, ...], store: ValueStore | None) -> Router:
     digests = find_added(specialists)
     stored = await _read_stored(store, digests) if digests and store is not None else None
-    router, learned = await call_in_thread("router", partial(_make, specialists, digests, stored))
+    made: list[tuple[Router, Learned | None] | None] = []
+    await run_in_thread("router", partial(_make, specialists, digests, stored), made.append)
+    assert made[-1] is not None
+    router, learned = made[-1]
     if learned is not None and learned is not stored and store is not None:
         with suppress(StoreError):  # the next start fits again
             await store.set_server_value(STORED, base64.b64encode(learned.pack()).decode())
-    return cast(Router, router)
+    return router
 
 
 async def _read_stored(store: ValueStore, digests: Mapping[str, str]) -> Learned | None:
@@ -332,8 +350,9 @@ async def _read_stored(store: ValueStore, digests: Mapping[str, str]) -> Learned
 
 def _make(
     specialists: tuple[AnySpecialist, ...], digests: Mapping[str, str], learned: Learned | None
-) -> tuple[Router, Learned | None]:
+) -> Iterator[tuple[Router, Learned | None] | None]:
     with _fitting:
+        yield None  # here it ends if nobody waits any more
         router = _fitted.get(specialists)
         if router is None:
             if digests and learned is None:
@@ -342,7 +361,7 @@ def _make(
             router = _fitted[specialists] = Router(specialists, [read_shipped(), *added])
             if len(_fitted) > MAX_FITTED:
                 del _fitted[next(iter(_fitted))]
-        return router, learned
+        yield router, learned
 
 
 def follows_up(message: str) -> bool:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from brain.assist.router import STORED, Previous, Router, digest, find_router, label_texts, learn
 from brain.assist.weights import Learned, Weights, read_shipped, unpack
+from brain.concurrency import MAX_ABANDONED_PER_NAME
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, from_schema
 
@@ -95,6 +96,19 @@ def test_the_weights_of_others_are_stored_until_their_examples_change(included: 
         store.values[STORED] = damaged
         assert choose(*EXAMPLES)
         assert store.learned == first
+
+
+def test_turns_that_do_not_wait_for_the_router_any_more_leave_no_thread() -> None:
+    async def give_up_and_ask_again() -> Router:
+        specialists = (trains(*EXAMPLES, "a train that only this test knows"),)
+        waiting = [asyncio.create_task(find_router(specialists)) for _ in range(2 * MAX_ABANDONED_PER_NAME)]
+        await asyncio.sleep(0)
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+        return await find_router(specialists)
+
+    assert asyncio.run(give_up_and_ask_again()).choose(EXAMPLES[0], ["trains"]) is not None
 
 
 def test_others_do_not_change_the_scores_of_the_included_ones(included: list[Specialist[..., Any]]) -> None:
