@@ -18,7 +18,7 @@ from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
 from brain.task import MAX_USER_TEXT, Origin
-from brain.turn.data_flow import MAX_PICKS, Finding, check_data_flow, normalize_values, texts_of
+from brain.turn.data_flow import MAX_PICKS, Finding, count_picks, normalize_values, texts_of
 from brain.turn_request import Tool, TurnRequest
 
 MAX_IDENTICAL_CALLS = 2
@@ -264,28 +264,23 @@ class CallPolicy:
         if not is_checked:
             return plan
         senders = [
-            (call, entry.specialist, author)
+            (call, entry.specialist.sent_params(_copy(call.params or {}), ""), author)
             for call, author in self._completed_calls()
             if (entry := self._specialists.get(call.name)) is not None
             and entry.specialist.sends
             and call.by != "client"  # which also returns calls that were declined
         ]
-        earlier = [
-            one.sent_params(_copy(call.params or {}), "")
-            for call, one, author in senders
-            if call.code is None and author != "unknown"
-        ]
+        earlier = [values for call, values, author in senders if call.code is None and author != "unknown"]
         own = [self._operator, *self._user_texts()]
         found = [
-            Finding(call, _without(call.params or {}, one.sent_params(_copy(call.params or {}), "")))
-            for call, one, _ in senders
+            Finding(call, _without(call.params or {}, values))
+            for call, values, _ in senders
             if call.code is None or (call.code == "refused" and call.has_started)  # other failures repeat what is wrong
         ]
-        checked = check_data_flow(sent, specialist.parameters, own, earlier, found)
-        picks = sum(call.picks for call in self.calls) + checked.picks
-        if checked.unknown or names or picks > MAX_PICKS:
+        picks = count_picks(sent, specialist.parameters, own, earlier, found)
+        if picks is None or names or sum(call.picks for call in self.calls) + picks > MAX_PICKS:
             return plan._replace(asks=[*texts, *names] or [json.dumps(sent, ensure_ascii=False)])
-        return plan._replace(picks=checked.picks)
+        return plan._replace(picks=picks)
 
     def mark(self, call: Call, outcome: Outcome) -> None:
         """Set what the block of a call may contain. Of all failures, only a refusal has a text of the specialist."""

@@ -54,13 +54,6 @@ class Finding(NamedTuple):
     unsent: Mapping[str, Any]
 
 
-class CheckedValues(NamedTuple):
-    """The parameter values without a known source, and the number of values from results."""
-
-    unknown: tuple[str, ...]
-    picks: int
-
-
 def normalize_values(value: Any, name: str = "") -> Any:
     """Return parameters in the form in which they are compared and sent: URLs as `normalize_url` does, and other texts
     without invisible characters and repeated white space.
@@ -79,14 +72,16 @@ def texts_of(values: Any) -> list[str]:
     return [value if isinstance(value, str) else json.dumps(value) for _, value in _find_values(values) if value != ""]
 
 
-def check_data_flow(
+def count_picks(
     values: Mapping[str, Any],
     schema: Mapping[str, Any],
     user_texts: Sequence[str],
     sent_values: Sequence[Mapping[str, Any]] = (),
     results: Sequence[Finding] = (),
-) -> CheckedValues:
-    """Check the source of each value that a call sends to other hosts.
+) -> int | None:
+    """Return how many of the values that a call sends are from results; None if some must not be sent without approval.
+
+    These have no known source, or more than `MAX_PICKS` are from results.
 
     Args:
         values: From `normalize_values`.
@@ -97,7 +92,7 @@ def check_data_flow(
     """
     listed = frozenset(_find_listed_values(schema))
     sources = _Sources(user_texts, sent_values, results)
-    unknown, picks, free = [], 0, 0
+    picks = free = 0
     for parameter, all_of_it in values.items():
         sources.begin_parameter()
         for name, value in _find_values({parameter: all_of_it}):
@@ -110,11 +105,11 @@ def check_data_flow(
                 free += 1
             elif sources.has_user_written(name, text):
                 continue
-            elif sources.has_result_shown(name, text):
+            elif picks < MAX_PICKS and sources.has_result_shown(name, text):
                 picks += 1
             else:
-                unknown.append(text)
-    return CheckedValues(tuple(unknown), picks)
+                return None
+    return picks
 
 
 class _Sources:
@@ -127,6 +122,7 @@ class _Sources:
         sent = [value for some in sent_values for _, value in _find_values(normalize_values(some)) if value != ""]
         self._user = _Text(text)
         self._words = Counter(_split_words(text)) + Counter(_COMMON_WORDS)
+        self._signs = Counter(_SIGN.findall(_tidy(text))) + _COMMON_SIGNS
         typed = {token.strip(_PUNCTUATION) for token in text.split()}
         self._tokens: set[object] = {*typed, *sent}
         self._urls: set[object] = {*sent, *_normal_urls((*_find_urls(text), *filter(_is_reference, typed)))}
@@ -142,6 +138,7 @@ class _Sources:
     def begin_parameter(self) -> None:
         """Count anew how often a parameter, which may be a list, contains the user's words and URLs."""
         self._used_words: Counter[str] = Counter()
+        self._used_letters: Counter[str] = Counter()
         self._used_signs: Counter[str] = Counter()
         self._used_references: set[str] = set()
 
@@ -155,19 +152,22 @@ class _Sources:
             is_new = value not in self._used_references
             self._used_references.add(value)
             return is_known and is_new
-        words = self._used_words + Counter(_split_words(value))
-        signs = self._used_signs + Counter(_SIGN.findall(value))
-        strange = [word for word, count in words.items() if self._words[word] < count]
-        letters = Counter("".join(word * count for word, count in words.items() if not word.isascii()))
+        words, signs = Counter(_split_words(value)), Counter(_SIGN.findall(value))
+        letters = Counter("".join(word for word in words.elements() if not word.isascii()))
         is_known = (
             value != ""
-            and all(not word.isascii() and word in self._user.folded for word in strange)
-            and letters <= self._user.letters
-            and signs <= self._user.signs + _COMMON_SIGNS
+            and all(
+                not word.isascii() and word in self._user.folded
+                for word in _find_excess(words, self._used_words, self._words)
+            )
+            and not _find_excess(letters, self._used_letters, self._user.letters)
+            and not _find_excess(signs, self._used_signs, self._signs)
             and self._user.has_forms(value)
         )
         if is_known:
-            self._used_words, self._used_signs = words, signs
+            self._used_words.update(words)
+            self._used_letters.update(letters)
+            self._used_signs.update(signs)
         return is_known
 
     def has_result_shown(self, name: str, value: str) -> bool:
@@ -177,6 +177,11 @@ class _Sources:
         if _is_url(name, value):
             return any(value in result.urls(value) for result in results)
         return any(result.contains(value) and result.has_forms(value) for result in results)
+
+
+def _find_excess(new: Counter[str], used: Counter[str], known: Counter[str]) -> list[str]:
+    """Return what, with its earlier use, is used more often than it is known."""
+    return [one for one, count in new.items() if used[one] + count > known[one]]
 
 
 class _Text:
@@ -198,15 +203,10 @@ class _Text:
         """The text in compatibility form and lower case."""
         return _fold(self._text)
 
-    @property
+    @cached_property
     def letters(self) -> Counter[str]:
-        """How often it has each letter outside of ASCII."""
-        return Counter(letter for letter in self.folded if not letter.isascii())
-
-    @property
-    def signs(self) -> Counter[str]:
-        """How often it has each character that is neither in a word nor white space."""
-        return Counter(_SIGN.findall(self._line))
+        """How often the text has each character."""
+        return Counter(self.folded)
 
     def urls(self, like: str) -> set[str]:
         """Return the normal forms of URLs in the text that may be this one."""
