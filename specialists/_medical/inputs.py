@@ -202,11 +202,10 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
                 raise ValueError(f"the measure of {self.name} has no unit '{unit}'")
 
     def fields(self) -> Iterator[tuple[str, str]]:
-        yield from super().fields()
-        for name in (self.name, *self.aliases):
-            for unit in self.measure.factors:
-                if to_key(unit):
-                    yield f"{to_key(name)}_{to_key(unit)}", unit
+        names = list(super().fields())
+        units = [(key, unit) for unit in self.measure.factors if (key := to_key(unit))]
+        yield from names
+        yield from ((f"{name}_{key}", unit) for name, _ in names for key, unit in units)
         for form, measure in self.forms.items():
             yield to_key(form), f"{form}:"
             yield from ((f"{to_key(form)}_{to_key(unit)}", f"{form}:{unit}") for unit in measure.factors)

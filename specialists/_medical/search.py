@@ -118,7 +118,7 @@ def _list_names(calculator: Calculator) -> list[str]:
 
 def search_by_words(query: str, calculators: Sequence[Calculator]) -> list[Calculator]:
     """Return the best matches for a query, at most eight."""
-    words = significant_words(query)
+    words = list(dict.fromkeys(significant_words(query)))
     exact = find_by_name(query, calculators)
     scored = [(_score(words, calculator), calculator) for calculator in calculators if calculator not in exact]
     ranked = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])
@@ -157,7 +157,9 @@ def _compare(stem: str, known: frozenset[str]) -> float:
         return 1
     if len(stem) <= 3:
         return 0
-    return 0.5 if any(word.startswith(stem) or (len(word) > 4 and stem.startswith(word)) for word in known) else 0
+    if any(stem[:length] in known for length in range(5, len(stem))):
+        return 0.5
+    return 0.5 if any(word.startswith(stem) for word in known) else 0
 
 
 def _stem(word: str) -> str:
