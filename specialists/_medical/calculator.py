@@ -15,6 +15,7 @@ from specialists._medical.parsing import (
     InvalidInput,
     check_names,
     index_loosely,
+    is_derived,
     match_fields,
     to_key,
 )
@@ -185,6 +186,13 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return any(item.can_be_absent for item in self.inputs)
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """All names as keys, which are also those of the result."""
+        title, _, inside = self.title.partition("(")
+        names = (self.name, *self.aliases, *self.replaces, title, f"{title} {inside}")
+        return frozenset(filter(None, map(to_key, names)))
+
+    @cached_property
     def fields(self) -> dict[str, tuple[Input, str]]:
         """Each accepted field name, with its input and the hint for `parse`. The first input wins."""
         found: dict[str, tuple[Input, str]] = {}
@@ -236,7 +244,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         """Return the parsed inputs, and notes about them."""
         if len(raw) > MOST_INPUTS:
             raise InvalidInput(f"{len(raw)} inputs; the limit is {MOST_INPUTS}")
-        check_names(raw)
+        check_names(raw, self.names)
         if self.prepare:
             raw = self.prepare.function(raw, {item.name: item for item in (*self.inputs, *self.helper_inputs)})
         parsed: dict[str, ParsedInput] = {}
@@ -281,6 +289,8 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return {item.name: parsed[item.name] for item in self.inputs if item.name in parsed}, notes
 
     def _describe_unknown(self, key: str) -> str:
+        if key in self.names or is_derived(key):
+            return f"{key[:40]} is a result or a derived value, not an input"
         close = nearest(key, list(self.fields))
         names = list(dict.fromkeys(self.fields[name][0].name for name in close))
         if names:

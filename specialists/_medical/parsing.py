@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -29,7 +29,9 @@ DENIALS_AND_DOUBTS = word_set(
     "probable probably suspected suspicion questionable unclear uncertain unknown unsure vielleicht moglich fraglich "
     "moglicherweise wahrscheinlich unklar verdacht peut quiza quizas posible posiblemente forse talvez"
 )
-"""Words, without accents, beside which a name or a number does not count."""
+"""Words, without accents, beside which a name does not count."""
+_DERIVED = word_set("corrected adjusted ideal lean")
+"""Words for values that are not the measured ones."""
 
 _NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)(?:e[-+]?\d{1,3})?"
 _NUMBER_AND_UNIT = re.compile(rf"({_NUMBER})\s*(.*)", re.IGNORECASE | re.DOTALL)
@@ -116,25 +118,17 @@ def _parse_text(text: str, measure: Measure) -> list[tuple[float, str]]:
         parts = list(_SUMMAND.finditer(summands))
         if parts and "".join(part[0] for part in parts) == summands:
             return [(_parse_number(part[1]), part[2]) for part in parts]
-    unit = _strip_remark(found[2], measure)
+    unit = _strip_brackets(found[2], measure)
     if measure.counts and measure.factors.get(normalize_unit(unit), 1) < 1 and _THOUSANDS_POINT.fullmatch(found[1]):
         raise InvalidInput(f"{quote(text)} may have a thousands point", "write cell counts without a point")
     return [(_parse_number(found[1]), unit)]
 
 
-def _strip_remark(text: str, measure: Measure) -> str:
-    """Remove brackets around a unit, or a remark in brackets after it. A unit, denial or doubt in it stays."""
+def _strip_brackets(text: str, measure: Measure) -> str:
+    """Remove brackets around a unit."""
     unit = _parse_unit_text(text)
     inside = unit.removeprefix("(").removesuffix(")").strip()
-    remark = re.search(r"\s*\([^()/%°]*\)$", unit)
-    before = unit
-    if (
-        remark
-        and not _is_doubt(remark[0])
-        and not any(normalize_unit(word) in measure.factors for word in re.split(r"[\s,;()]+", remark[0]) if word)
-    ):
-        before = unit[: remark.start()]
-    return next((one for one in (unit, inside, before) if not one or normalize_unit(one) in measure.factors), unit)
+    return next((one for one in (unit, inside) if not one or normalize_unit(one) in measure.factors), unit)
 
 
 def _parse_number(raw: Any) -> float:
@@ -268,21 +262,27 @@ _STOP_WORDS = frozenset(
 _AMERICAN_SPELLINGS = (("aem", "em"), ("oed", "ed"), ("oest", "est"), ("tumour", "tumor"), ("isation", "ization"))
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Check that no name has a remark such as `(denied)` or `(?)`, which must not be ignored.
+def check_names(names: Iterable[str], results: Collection[str]) -> None:
+    """Check that no name has a remark such as `(denied)`, `(?)` or `(corrected)`, which must not be ignored.
+
+    Args:
+        results: Names of the result, which is not an input.
 
     Raises:
         InvalidInput: With the first such name.
     """
     for name in names:
-        if any(map(_is_doubt, _BRACKETS.findall(name[:KEY_LENGTH]))):
-            raise InvalidInput(
-                f"the name {quote(name)} denies or doubts its value", "give the value under the plain name"
-            )
+        for remark in _BRACKETS.findall(name[:KEY_LENGTH]):
+            key = to_key(remark)
+            is_doubt = "?" in remark or not DENIALS_AND_DOUBTS.isdisjoint(key.split("_"))
+            if is_doubt or is_derived(key) or key in results:
+                reason = f"the name {quote(name)} denies or doubts its value, or is that of a derived one"
+                raise InvalidInput(reason, "give the measured value under the plain name")
 
 
-def _is_doubt(remark: str) -> bool:
-    return "?" in remark or not DENIALS_AND_DOUBTS.isdisjoint(to_key(remark).split("_"))
+def is_derived(key: str) -> bool:
+    """Return whether a name is that of a corrected or estimated value, such as `adjusted_weight`."""
+    return not _DERIVED.isdisjoint(key.split("_"))
 
 
 def match_fields(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mapping[str, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Reads the numbers of a sentence that names a calculator, such as `eGFR, woman of 54, creatinine 1.6 mg/dL`.
 
-Criteria are never read: there is no end to the words that deny or doubt them.
+Only known words may stand in it: there is no end to the words that deny, doubt or compare. Criteria are never read.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from specialists._kit.text import word_set
 from specialists._medical.calculator import Calculator, Problems
 from specialists._medical.inputs import Choice, Day, Input, Number
-from specialists._medical.parsing import DENIALS_AND_DOUBTS, to_key
+from specialists._medical.parsing import to_key
 from specialists._medical.units import normalize_unit
 
 MAX_SENTENCE = 400
@@ -20,30 +20,26 @@ _MAX_SEARCHED = 2_000
 _LONGEST_NAME = 8
 _LONGEST_UNIT = 3
 _MOST_GRADE = 10
+_MOST_EXPLAINED = 3
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _TOKEN = re.compile(
     r"(?P<day>\b\d{4}-\d\d-\d\d\b|\b\d{1,2}\.\d{1,2}\.\d{4}\b|\b\d{1,2}(?:st|nd|rd|th)?\.? (?:of )?[a-z]{3,9},? \d{4}\b"
     r"|\b[a-z]{3,9} \d{1,2}(?:st|nd|rd|th)?,? \d{4}\b)"
-    r"|(?P<pressure>(?<![\w.,/])\d{2,3}/\d{2,3}(?![\w/]|[.,]\d)(?:\s?mm\s?hg\b)?)"
-    r"|(?P<number>(?<![\w.,/<>≤≥±~≈–−-])\d+(?:[.,]\d+)?(?![.,]?\d)(?P<feet>\s?(?:foot|feet|ft|')\s?\d{1,2}"
+    r"|(?P<pressure>(?:\b(?:blood pressure|bp)(?: of| is)?[ :=]+)?(?P<pair>(?<![\w.,/])\d{2,3}/\d{2,3}"
+    r"(?![\w/]|[.,]\d)(?:\s?mm\s?hg\b)?))"
+    r"|(?P<number>(?<![\w.,/])\d+(?:[.,]\d+)?(?![.,]?\d)(?P<feet>\s?(?:foot|feet|ft|')\s?\d{1,2}"
     r"(?:\s?(?:inch(?:es)?|in|\"))?(?![\w.,]*\d))?)"
-    r"|(?P<unclear>\d+)"
-    rf"|(?P<word>{_WORD.pattern})|(?P<stop>[.;,?])"
+    rf"|(?P<word>{_WORD.pattern})|(?P<link>[:=]|(?<!\S)[-–](?!\S))|(?P<stop>[.;,()])|(?P<unknown>\S)"
 )
-_DOUBTED_NUMBER = re.compile(r"\(\s*\?|\d[^?\d]{0,15}\?.*\d", re.DOTALL)
-"""A question mark after a number, unless it ends the sentence."""
-_UNSAFE = DENIALS_AND_DOUBTS | word_set(
-    "or oder ou between ago target goal desired predicted lean birth donor urine urinary urin trans transgender "
-    "twice thrice two three double half bid tid qid times"
+_YEARS_OLD = re.compile(r"(?<=\d)([ -]?years?|[ -]?jahre)[ -](?:old|alte?)\b")
+_LINKS = word_set("of is was level levels interval value von de began on")
+"""Words that may stand between a name and its number."""
+_KNOWN = _LINKS | word_set(
+    "a an the at with for from by using and im i am my me this who aged are have has weighs weighing tall patient "
+    "what whats wats calculate compute find give tell please how much many score "
+    "bei und mit fur wie hoch ist mein berechnen patientin la selon et avec est con y es"
 )
-"""Words beside which a number may not be the patient's."""
-_LINKS = word_set(
-    "of is was are a an the at with has have and level levels interval value measured weighs weighing plus "
-    "von bei und mit ist de et est avec per y con es i"
-)
-"""Words between a name and its number."""
-_PERSON = word_set("patient patientin person someone somebody adult child aged alter edad who old")
-"""Words for a patient that tell no sex."""
+"""The other words that a sentence may have. With any other one, no number of the sentence is read."""
 _TRANSLATED = {
     word: key
     for key, words in {
@@ -61,8 +57,11 @@ class Unread(Problems):
     """A sentence names a calculator, but its values cannot be read with certainty."""
 
     def __init__(self, calculator: Calculator, reason: str, missing: Sequence[str]) -> None:
-        advice = f'call with "calculator": "{calculator.name}" and "inputs", with nothing that the user did not state'
-        super().__init__([reason], missing, [advice])
+        items = [item for item in calculator.inputs if item.name in missing]
+        listed = ", ".join(f'"{item.name}": {item.text or item.expects()}' for item in items[:_MOST_EXPLAINED])
+        more = ", …" if len(items) > _MOST_EXPLAINED else ""
+        call = f'call with "calculator": "{calculator.name}" and "inputs": {{{listed}{more}}}'
+        super().__init__([reason], missing, [f"{call}, with nothing that the user did not state"])
         self.calculator = calculator
 
 
@@ -70,8 +69,8 @@ class _Token(NamedTuple):
     """A part of a sentence.
 
     Attributes:
-        kind: `label` (the name of an input), `other` (the name of an input of another calculator), `number`, `day`,
-            `pressure`, `word`, `stop` or `unclear`.
+        kind: `label` (the name of a measurement), `number`, `day`, `pressure`, `sex`, `word`, `link`, `stop` or
+            `unknown`.
         text: The key of a label, else the text.
         unit: Unit of a number.
     """
@@ -90,32 +89,30 @@ def read_sentence(sentence: str, calculators: tuple[Calculator, ...]) -> tuple[C
     Raises:
         Unread: If it says something about a patient that cannot be read with certainty.
     """
-    decomposed = unicodedata.normalize("NFKD", sentence[:_MAX_SEARCHED].replace("’", "'").replace("”", '"'))
-    text = "".join(sign for sign in decomposed if not unicodedata.combining(sign)).casefold()
+    decomposed = unicodedata.normalize("NFD", sentence[:_MAX_SEARCHED].replace("’", "'").replace("”", '"'))
+    # marks such as accents go, but not those that strike out a sign, as in `≠`
+    text = "".join(sign for sign in decomposed if unicodedata.combining(sign) <= 1).casefold()
+    text = re.sub(r"(?<=\w) ?\?\s*$", "", text)  # the sentence may be a question
     found = _find_calculator(text, calculators)
     if found is None:
         return None
     named, text = found
     fields = _list_fields(named, calculators)
     tokens = _tokenize(text, fields, _index_fields(calculators))
-    if all(token.kind in ("word", "stop", "other") for token in tokens):
+    if not any(token.kind in ("label", "number", "day", "pressure") for token in tokens):
         return None
     required = [item.name for item in named.inputs if not item.optional]
     if not all(_is_readable(item) for item in named.inputs if not item.optional):
         raise Unread(named, "criteria are not read from a sentence", required)
     if len(sentence) > MAX_SENTENCE:
         raise Unread(named, "the sentence is too long to read its numbers", required)
-    unsafe = next((token.text for token in tokens if token.kind == "word" and _is_unsafe(token.text)), "")
-    if unsafe or _DOUBTED_NUMBER.search(text):
-        raise Unread(named, f"no number is read from a sentence with '{unsafe or '?'}'", required)
+    if unknown := next((token.text for token in tokens if token.kind == "unknown"), ""):
+        raise Unread(named, f"no number is read from a sentence with '{unknown[:40]}'", required)
     inputs, unclear = _assign(tokens, named, fields)
     if unclear:
-        raise Unread(named, f"unclear: {', '.join(unclear[:3])}", [name for name in required if name not in inputs])
+        given = {fields[name].name for name in inputs if name in fields}
+        raise Unread(named, f"unclear: {', '.join(unclear[:3])}", [name for name in required if name not in given])
     return named, inputs
-
-
-def _is_unsafe(word: str) -> bool:
-    return word in _UNSAFE or word.endswith("n't")
 
 
 def _is_readable(item: Input) -> bool:
@@ -142,7 +139,7 @@ def _find_calculator(text: str, calculators: tuple[Calculator, ...]) -> tuple[Ca
     parts = list(_list_parts(text))
     longer: list[tuple[int, int]] = []  # `heart rate` is no HEART score
     for start, end, key in parts:
-        if key in names and key not in _PERSON and not any(first <= start and end <= last for first, last in longer):
+        if key in names and key != "child" and not any(first <= start and end <= last for first, last in longer):
             found.append((start, end, key))
         if key in names or key in fields:
             longer.append((start, end))
@@ -175,10 +172,9 @@ def _list_parts(text: str) -> Iterator[tuple[int, int, str]]:
 def _index_names(calculators: tuple[Calculator, ...]) -> Mapping[str, frozenset[Calculator]]:
     names: dict[str, set[Calculator]] = {}
     for one in calculators:
-        title, _, inside = one.title.partition("(")
-        for name in (one.name, *one.aliases, *one.replaces, title, f"{title} {inside}"):
-            names.setdefault(to_key(name), set()).add(one)
-    return {name: frozenset(found) for name, found in names.items() if name}
+        for name in one.names:
+            names.setdefault(name, set()).add(one)
+    return {name: frozenset(found) for name, found in names.items()}
 
 
 @cache
@@ -203,6 +199,7 @@ def _list_fields(named: Calculator, calculators: tuple[Calculator, ...]) -> Fiel
 def _tokenize(text: str, fields: Fields, others: Fields) -> list[_Token]:
     numbers = [item for item in fields.values() if isinstance(item, Number)]
     units = {unit for item in numbers for measure in (item.measure, *item.forms.values()) for unit in measure.factors}
+    text = _YEARS_OLD.sub(r"\1", text)
     has_grades = any(map(_is_graded, fields.values()))
     if has_grades:
         units = set()
@@ -211,24 +208,26 @@ def _tokenize(text: str, fields: Fields, others: Fields) -> list[_Token]:
         start: (end, key)
         for start, end, key in reversed(list(_list_parts(text)))  # of those that begin together, the longest one stays
         if (key in fields and fields[key].name != "sex" and (has_grades or len(key) > 1))
-        or (len(key) > 1 and isinstance(others.get(key), Number))
+        or (len(key) > 1 and key not in _KNOWN and isinstance(others.get(key), Number))
     }
     tokens: list[_Token] = []
     at = 0
     while found := _TOKEN.search(text, at):
-        at, kind, unit, value = found.end(), str(found.lastgroup), "", found[0]
-        if found.start() in labels and kind == "word":
+        at, kind, unit, value = found.end(), str(found.lastgroup), "", found["pair"] or found[0]
+        if kind == "word" and found.start() in labels:
             at, value = labels[found.start()]
-            kind = "label" if value in fields else "other"
-        elif kind == "word" and any(map(str.isdigit, value)):  # `q12h`
-            kind = "unclear"
+            kind = "label"
+        elif kind == "word" and value not in _KNOWN:
+            kind = "sex" if _is_sex(value, fields["sex"]) else "unknown"
+        elif kind == "word" and value in _LINKS:
+            kind = "link"
         elif kind == "number" and not found["feet"]:
             unit, at = _find_unit(text, at, units)
-            if not unit and re.match(r"[^\s.,;:!?)]", text[at:]):
-                kind = "unclear"
+            if not unit and (attached := re.match(r"[^\s.,;:!?)]\S*", text[at:])):
+                kind, value = "unknown", value + attached[0]
             value = f"{value} {unit}".strip()
         tokens.append(_Token(kind, value, "ft" if found["feet"] else normalize_unit(unit)))
-    return [token for token in tokens if token.kind != "word" or token.text not in _LINKS]
+    return [token for token in tokens if token.kind != "link"]
 
 
 def _find_unit(text: str, start: int, units: Collection[str]) -> tuple[str, int]:
@@ -243,16 +242,15 @@ def _find_unit(text: str, start: int, units: Collection[str]) -> tuple[str, int]
 
 
 def _assign(tokens: Sequence[_Token], named: Calculator, fields: Fields) -> tuple[dict[str, Any], list[str]]:
-    """Return the inputs, and the numbers that belong to none or to several.
+    """Return the inputs, and the names and numbers that are unclear.
 
-    A number belongs to the name before or after it, else to the only input with its unit.
+    A number belongs to the name before it, else to the only input with its unit, unless it may be the result.
     """
     inputs: dict[str, Any] = {}
     unclear: list[str] = []
     given: set[str] = set()
-    labels: set[int] = set()
     unnamed: list[_Token] = []
-    days = [item.name for item in named.inputs if isinstance(item, Day)]
+    label, is_age = "", False
 
     def store(name: str, value: str) -> None:
         item = fields[name].name if name in fields else name
@@ -262,58 +260,38 @@ def _assign(tokens: Sequence[_Token], named: Calculator, fields: Fields) -> tupl
             inputs[name] = value
             given.add(item)
 
-    for n, token in enumerate(tokens):
-        if token.kind == "day":
-            store(days[0] if len(days) == 1 else "", token.text)
+    for token in [*tokens, _Token("stop", "")]:
+        is_value = token.kind in ("number", "day")
+        if label and not is_value:
+            unclear.append(label.replace("_", " "))
+        if is_value and label:
+            if label in fields:  # else it belongs to another calculator
+                store(label, token.text)
+        elif token.kind == "number" and token.unit:
+            unnamed.append(token)
+        elif is_value:
+            store("age" if is_age and token.text.isdecimal() else "", token.text)
         elif token.kind == "pressure":
             store("blood_pressure" if "systolic_bp" in fields else "", token.text)
-        elif token.kind == "unclear":
-            store("", token.text)
-        elif token.kind == "number":
-            near = [at for at in (n - 1, n + 1) if 0 <= at < len(tokens) and at not in labels]
-            next_word = tokens[n + 1].text if tokens[n + 1 : n + 2] and tokens[n + 1].kind == "word" else ""
-            if not token.unit and next_word and next_word not in _PERSON and not _is_sex(next_word, fields["sex"]):
-                store("", f"{token.text} {next_word}")  # may be a unit
-                continue
-            label = next((at for at in near if _names(tokens[at], token, fields, is_before=at < n)), None)
-            before = next((one.text for one in reversed(tokens[:n]) if one.kind != "stop"), "")
-            if label is not None and tokens[label].kind == "other":
-                labels.add(label)
-            elif label is not None:
-                labels.add(label)
-                store(tokens[label].text, token.text)
-            elif token.unit:
-                unnamed.append(token)
-            else:
-                is_age = token.text.isdecimal() and (before in _PERSON or _is_sex(before, fields["sex"]))
-                store("age" if is_age else "", token.text)
+        label = token.text if token.kind == "label" else ""
+        is_age = (
+            token.kind == "sex" or token.text in ("aged", "patient", "patientin") or (is_age and token.kind == "stop")
+        )
     for token in unnamed:
         fitting = [item for item in fields.values() if isinstance(item, Number) and token.unit in item.measure.factors]
+        if any(normalize_unit(named.unit) in item.measure.factors for item in fitting):
+            unclear.append(f"{token.text} without a name, which may be the result")
+            continue
         fitting = [item for item in dict.fromkeys(fitting) if item.name not in given]
         fitting = [item for item in fitting if item in named.inputs] or fitting
         fitting = [item for item in fitting if not item.optional] or fitting
         store(fitting[0].name if len(fitting) == 1 else "", token.text)
-    if sex := _find_sex(tokens, fields.get("sex")):
-        inputs["sex"] = sex
+    sexes = [token.text for token in tokens if token.kind == "sex"]
+    if len(sexes) > 1:
+        unclear.append(f"whose numbers these are ({' or '.join(sexes[:2])})")
+    elif sexes and "sex" in fields:
+        inputs["sex"] = sexes[0]
     return inputs, unclear
-
-
-def _names(label: _Token, number: _Token, fields: Fields, *, is_before: bool) -> bool:
-    """Whether a token is the name of a number beside it."""
-    if label.kind == "other":
-        return is_before
-    item = fields[label.text] if label.kind == "label" else None
-    if isinstance(item, Number):
-        return is_before or not number.unit or number.unit in item.measure.factors
-    return item is not None and _is_graded(item) and is_before
-
-
-def _find_sex(tokens: Sequence[_Token], item: Input | None) -> str:
-    """Return the sex if a single word tells it, and a number or its name is beside it."""
-    said = [token for token in tokens if token.text != "," and token.text not in _PERSON]
-    found = [n for n, token in enumerate(said) if token.kind == "word" and _is_sex(token.text, item)]
-    is_beside = len(found) == 1 and any(one.kind in ("number", "label") for one in said[max(0, found[0] - 1) :][:3])
-    return said[found[0]].text if is_beside else ""
 
 
 def _is_sex(word: str, item: Input | None) -> bool:

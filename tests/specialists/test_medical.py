@@ -345,8 +345,8 @@ def test_a_sentence_in_place_of_a_name_is_a_search(sentence: str, first: str) ->
         ("GCS of this man: M5V4E3", 12),
         ("Glasgow coma score, eye 3, verbal 4, motor 5", 12),
         ("SIRS: temperature 38.5 °C, heart rate 95 bpm, RR 22/min, WBC 13 10^9/L", 4),
-        ("When is she due if her last period began on 2026-08-03?", "2027-05-10"),
-        ("How many morphine equivalents are 40 mg oxycodone a day?", 60),
+        ("due date with the last menstrual period on 2026-08-03", "2027-05-10"),
+        ("How many morphine equivalents is oxycodone 40 mg/day?", 60),
     ],
 )
 def test_the_numbers_of_a_sentence_are_calculated(sentence: str, value: float | str) -> None:
@@ -386,22 +386,29 @@ WELLS = (
         ("GCS E4 VT M6", "eye, verbal, motor"),
         ("body mass index of 80 kg", "height"),
         ("body mass index of 80 and 180", "weight, height"),
-        ("body mass index of 80 kg, height 12 ells", "height"),
-        ("body mass index of 80 kg/m² and 180 cm", "weight"),
-        ("body mass index, not 80 kg, 180 cm", "weight, height"),
-        ("body mass index, possibly 80 kg, 180 cm", "weight, height"),
-        ("body mass index, 80 kg? 180 cm", "weight, height"),
-        ("body mass index of >80 kg and 180 cm", "weight"),
-        ("body mass index of 70-80 kg and 180 cm", "weight"),
+        ("body mass index of 80 kg, height 12 ells", "weight, height"),
+        ("body mass index of 80 kg/m² and 180 cm", "weight, height"),
+        ("body mass index of 70-80 kg and 180 cm", "weight, height"),
         ("anion gap with Na 141, Cl 102", "bicarbonate"),
         ("anion gap of 140 mmol/L, 104 mmol/L and 24 mmol/L", "sodium, chloride, bicarbonate"),
         ("anion gap with urine sodium 20, Cl 102, HCO3 18", "sodium"),
-        ("eGFR of a woman of 60 whose creatinine rose from 1.0 to 1.4", "age, creatinine"),
-        ("eGFR, woman of 54, creatinine 1.6 mg/dL/h", "creatinine"),
+        ("eGFR, woman of 54, creatinine 1.6 mg/dL/h", "age, sex, creatinine"),
         ("eGFR, urine creatinine 90 mg/dL, woman of 54", "creatinine"),
-        ("eGFR, woman of 54, creatinine 1.6 mg/dL, her brother is a man", "sex"),
-        ("eGFR, not a woman, 54 years, creatinine 1.6 mg/dL", "age, sex, creatinine"),
-        ("eGFR, creatinine 1.6 mg/dL, age 54; asked by a woman", "sex"),
+        # of several persons
+        ("eGFR, man, woman of 54, creatinine 1.6 mg/dL", "sex"),
+        ("eGFR, boy of a woman of 54, creatinine 1.6 mg/dL", "sex"),
+        ("eGFR, son of a woman of 54, creatinine 1.6 mg/dL", "age, sex, creatinine"),
+        ("eGFR, creatinine 1.6 mg/dL, age 54; asked by a woman", "age, sex, creatinine"),
+        # the result in place of an input
+        ("QTc 450 ms, heart rate 75", "qt"),
+        ("corrected QT of 0.45 s, HR 75", "qt"),
+        ("QTc: QT (corrected) 450 ms, heart rate 75", "qt, heart_rate"),
+        ("corrected calcium 2.4 mmol/L, albumin 30 g/L", "calcium"),
+        ("corrected sodium = 135 mmol/L, glucose 400 mg/dL", "sodium"),
+        ("adjusted body weight 70 kg, woman, height 165 cm", "weight"),
+        ("corrected anion gap 20 mmol/L, Na 140, Cl 100, albumin 2 g/dL", "bicarbonate"),
+        ("eGFR 60 mL/min, woman of 54", "age, sex, creatinine"),
+        ("due date 2027-05-10", "lmp"),
     ],
 )  # fmt: skip
 def test_a_sentence_that_leaves_something_open_is_refused(sentence: str, missing: str) -> None:
@@ -414,16 +421,53 @@ def test_a_sentence_that_leaves_something_open_is_refused(sentence: str, missing
 @pytest.mark.parametrize(
     ("sentence", "unclear"),
     [
-        ("body mass index of 80 kg and 180 cm, 70 kg last year", "bmi: unclear: 70 kg"),
-        ("body mass index of 80 kg and 180 cm in 2019", "bmi: unclear: 2019"),
-        ("morphine equivalents of 40 or 60 mg oxycodone", "mme: no number is read from a sentence with 'or'"),
-        ("morphine equivalents of oxycodone 40 mg q12h", "mme: unclear: q12h"),
-        ("morphine equivalents of oxycodone 40 mg twice a day", "mme: no number is read from a sentence with 'twice'"),
+        ("body mass index of 80 kg and 180 cm, 70 kg", "bmi: unclear: 70 kg"),
+        ("morphine equivalents of oxycodone 40 mg q12h", "mme: no number is read from a sentence with 'q12h'"),
         ("body mass index of 80 kg and 18000 cm", "bmi: height: 18000 cm is outside"),
     ],
 )
 def test_a_number_that_is_unclear_or_impossible_is_refused(sentence: str, unclear: str) -> None:
     assert refusal(medical, {"search": sentence}, HERE).startswith(unclear)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        *(
+            "QT 400 ms and heart rate 75, doubtful",
+            "hardly QT 400 ms, heart rate 75",
+            "QT 400 ms, heart rate 75. I doubt it",
+        ),
+        *("QT 400 ms (excluded), heart rate 75", "QT 400 ms, heart rate 75 (?", "QT 400? ms, heart rate 75"),
+        *("QT > 400 ms, heart rate 75", "QT ~400 ms, heart rate 75", "QT ≠ 400 ms, heart rate 75"),
+        *("QT about 400 ms, heart rate 75", "QT 400 ms or 420 ms, heart rate 75", "not QT 400 ms, heart rate 75"),
+        *("QT 400 ms, heart rate 75, vermutlich", "QT 400 ms, heart rate 75, неверно", "QT 400 ms, heart rate 75 🤔"),
+        *("QT 400¹ ms, heart rate 75", "QT 4\u03360\u03360\u0336 ms, heart rate 75", "old QT 400 ms, heart rate 75"),
+    ],
+)
+def test_an_unknown_word_or_sign_refuses_all_numbers(numbers: str) -> None:
+    found = outcome(medical, {"search": f"QTc for {numbers}"}, HERE)
+    assert isinstance(found, Failure)
+    assert found.reason.endswith("missing: qt, heart_rate")
+    assert '"calculator": "qtc_bazett" and "inputs": {"qt": ' in found.advice
+
+
+@pytest.mark.parametrize(
+    ("calculator", "inputs", "missing"),
+    [
+        ("qtc_bazett", {"qtc": 450, "heart_rate": 75}, "missing: qt"),
+        ("qtc_bazett", {"QT (corrected)": 450, "heart_rate": 75}, ""),
+        ("qtc_bazett", {"QT (QTc)": 450, "heart_rate": 75}, ""),
+        ("qtc_bazett", {"qt": "450 ms (QTc)", "heart_rate": 75}, ""),
+        ("corrected_calcium", {"adjusted calcium": 2.4, "albumin": 3}, "missing: calcium"),
+        ("egfr", {"egfr": 60, "age": 60, "sex": "m"}, "missing: creatinine"),
+        ("cockcroft_gault", {"age": 60, "sex": "m", "weight (ideal)": 70, "creatinine": 1}, ""),
+    ],
+)
+def test_a_result_is_not_taken_as_an_input(calculator: str, inputs: dict[str, Any], missing: str) -> None:
+    reason = refusal(medical, {"calculator": calculator, "inputs": inputs}, HERE)
+    assert reason.endswith(missing)
+    assert "nearest" not in reason
 
 
 @pytest.mark.parametrize(
