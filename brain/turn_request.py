@@ -74,6 +74,9 @@ def marker_syntaxes(syntax: Sequence[SyntaxName], *, is_native: bool = False) ->
     return found or (() if is_native else ("bracket",))
 
 
+TOOL_CHOICES = ("auto", "none", "required")
+"""What a request may say about its tools, besides the name of one that the model must call."""
+
 STRATEGY_OPTIONS: Mapping[StrategyName, tuple[str, ...]] = {"mono": (), "reason": (), "dual": ("critic",), "step": ()}
 """Fields of a request that only some strategies have."""
 CRITIC_ROUNDS = 5

@@ -71,7 +71,7 @@ class Player:
         self.context_tokens = context_tokens
         self.accepts_tools = accepts_tools
         self.requests: list[list[Message]] = []
-        self.offers: list[tuple[Sequence[Mapping[str, Any]], bool]] = []
+        self.offers: list[tuple[Sequence[Mapping[str, Any]], str]] = []
         self.decodings: list[Decoding] = []
         self.given: list[list[Chunk]] = []
         self.open = 0
@@ -91,11 +91,11 @@ class Player:
         sampling: Sampling = DEFAULT_SAMPLING,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         self.requests.append(list(messages))
-        self.offers.append((tools, may_call))
+        self.offers.append((tools, tool_choice))
         self.decodings.append(decoding)
         self.given.append([])
         self.open += 1

@@ -20,6 +20,7 @@ from brain.events import (
     SpecialistError,
     SpecialistResult,
     SpecialistStart,
+    StopReason,
     Token,
 )
 from brain.runtime.run import Run
@@ -49,7 +50,8 @@ class Response:
         calls: The specialist calls with their results or reasons, in the order in which they ended.
         latency_ms: Milliseconds from the call of `think` to the end of the answer.
         tokens: Prompt and answer tokens of all passes.
-        error: The error, if the state is `error`.
+        error: The error, if the state is `error`; otherwise `stop_reason` tells why the answer ended.
+        calls_by_name: The number of calls of each specialist.
         rounds: The rounds of the strategy, in order.
         usage: Tokens of each model, by its name.
     """
@@ -63,6 +65,8 @@ class Response:
     tokens: int
     state: State
     error: Error | None = None
+    stop_reason: StopReason | None = None
+    calls_by_name: Mapping[str, int] = field(default_factory=dict)
     rounds: Sequence[Round] = ()
     usage: Mapping[str, ModelUsage] = field(default_factory=dict)
 
@@ -153,6 +157,8 @@ class ThinkerRun:
             tokens=self._tokens(),
             state=self.state,
             error=last if isinstance(last, Error) else None,
+            stop_reason=report.stop_reason,
+            calls_by_name=report.calls_by_name,
             rounds=self._rounds,
             usage=report.usage.models or {report.model: report.usage},
         )

@@ -231,7 +231,7 @@ class StreamModel:
         sampling: Sampling = DEFAULT_SAMPLING,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Read the next of the caller's streams."""

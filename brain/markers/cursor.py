@@ -153,7 +153,7 @@ class Cursor:
         return True
 
     def move_past_text(self, expected: str, since: int | None = None, longest: int = MARKER_LIMIT) -> Steps:
-        """Move past the next `expected`, which is ASCII.
+        """Move past the next `expected`.
 
         Args:
             since: The offset where it may begin, if some of it was read already.
@@ -166,7 +166,7 @@ class Cursor:
         )
         while self.offset - start <= longest and (yield from self.move_past(pattern)):
             tail = self.text[max(self._start, self.at - len(expected)) : self.at].encode()
-            if self.offset - start >= len(expected) and (self._before[-len(expected) :] + tail).endswith(ending):
+            if self.offset - start >= len(expected) and (self._before[-len(ending) :] + tail).endswith(ending):
                 return True
         return False
 

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from brain.markers.cursor import NAME, UNNAMED, Cursor, Params, ParsedMarker, Reader, Steps, decode_object
-from brain.markers.loose_json import decode_loosely, move_past_value
+from brain.markers.loose_json import decode_loosely, move_past_value, skip_to_value
 
 TOOL_CALL = "<tool_call>"
 OPENERS = ("<function_call>", TOOL_CALL)
@@ -19,10 +19,10 @@ _MAX_LANGUAGE = 16
 def read(cursor: Cursor, opener: str) -> Reader:
     """Read a marker after its opener. The opener is text unless `{` follows, perhaps in a code fence."""
     closer = f"</{opener[1:]}"
-    if not (yield from cursor.skip_whitespace()):
+    if not (yield from skip_to_value(cursor)):
         return None
     is_fenced = cursor.text[cursor.at] == FENCE[0]
-    if is_fenced and not (yield from _move_past_fence(cursor)):
+    if is_fenced and not (yield from move_past_fence(cursor)):
         return None
     if cursor.text[cursor.at] != "{":
         return None
@@ -30,10 +30,10 @@ def read(cursor: Cursor, opener: str) -> Reader:
     is_whole = yield from move_past_value(cursor)
     body = cursor.raw()[start:]
     if is_whole and is_fenced:
-        yield from cursor.skip_whitespace()
+        yield from skip_to_value(cursor)
         is_whole = yield from cursor.read_literal(FENCE)
     if is_whole:
-        yield from cursor.skip_whitespace()
+        yield from skip_to_value(cursor)
     if is_whole and (yield from cursor.read_literal(closer)):
         return parse_call(body)
     if not (yield from cursor.move_past_text(closer)):
@@ -41,12 +41,12 @@ def read(cursor: Cursor, opener: str) -> Reader:
     return ParsedMarker(find_name(body), problem=f"the tag does not contain one JSON object and then {closer}")
 
 
-def _move_past_fence(cursor: Cursor) -> Steps:
-    """Move past the line that opens a code fence, to the next character."""
+def move_past_fence(cursor: Cursor) -> Steps:
+    """Move past the line that opens a code fence, to the value."""
     if not (yield from cursor.read_literal(FENCE)):
         return False
     yield from cursor.read_name(longest=_MAX_LANGUAGE)
-    return (yield from cursor.skip_whitespace())
+    return (yield from skip_to_value(cursor))
 
 
 def parse_call(body: str) -> ParsedMarker:

@@ -69,6 +69,18 @@ def _move_past_comment(cursor: Cursor, opener: str) -> Steps:
     return True
 
 
+def skip_to_value(cursor: Cursor) -> Steps:
+    """Move past white space and comments to the next character. Return False if none will come."""
+    while (yield from cursor.skip_whitespace()):
+        character = cursor.text[cursor.at]
+        if character not in "/#":
+            return True
+        cursor.at += 1
+        if not (yield from _move_past_comment(cursor, character)):
+            return False
+    return False
+
+
 def decode_loosely(body: str) -> tuple[Params | None, str]:
     """Decode one object that `move_past_value` has read; repair it only if it is not JSON, or has a payload.
 

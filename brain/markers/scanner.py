@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from brain.events import MarkerSyntax, Thinking
-from brain.markers import bracket, function_call, harmony, llama, mention, mistral, tags
+from brain.markers import bracket, call_tokens, function_call, harmony, llama, mention, mistral, tags
 from brain.markers.cursor import TOO_LONG, UNNAMED, Channel, Cursor, ParsedMarker, Reader, resume
 from brain.markers.template_tokens import ANSWER_HEADERS, REASONING, find_message_tokens, find_open_reasoning
 from brain.messages import Call
@@ -47,7 +47,7 @@ FORGED_REASON = "the model wrote a result block itself"
 
 _SYNTAXES = {"bracket": bracket, "function_call": function_call, "mention": mention}
 """A syntax is a module with `OPENERS` and a function `read`, which reads a marker after its opener."""
-_MODEL_FORMATS = (tags, mistral, llama)
+_MODEL_FORMATS = (tags, mistral, llama, call_tokens)
 """Further syntaxes in the same form. They count with `function_call`, if the template has one of `TEMPLATE_WORDS`."""
 
 _Read = Callable[[Cursor, str], Reader]

@@ -1,9 +1,11 @@
-"""Calls with a tag per parameter, the formats of Qwen and GLM, and Llama's `<function=…>{…}</function>`.
+"""Calls with a tag per parameter, and Llama's `<function=…>{…}</function>`: formats of Qwen, GLM, MiniMax and DeepSeek.
 
     <function=NAME><parameter=KEY>VALUE</parameter></function>
     NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>
+    <invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke>
 
-Both stand in `<tool_call>`; Qwen at times omits that tag. A value is raw text up to its closing tag.
+The first two stand in `<tool_call>`, the third one in `<minimax:tool_call>` or a similar tag. Models at times omit it.
+DeepSeek writes the third one with `｜DSML｜` in each tag. A value is raw text up to its closing tag.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +17,12 @@ from brain.markers.arguments import PYTHON_WORDS
 from brain.markers.cursor import DECODER, Cursor, Params, ParsedMarker, Reader, Steps
 from brain.markers.loose_json import decode_loosely, move_past_value
 
-_FUNCTION = "<function="
-OPENERS = (_FUNCTION, function_call.TOOL_CALL)
-TEMPLATE_WORDS = (_FUNCTION, "<arg_key>")
+_FUNCTION, _INVOKE, _DSML = "<function=", '<invoke name="', '<｜DSML｜invoke name="'
+_SECTIONS = {"<minimax:tool_call>": _INVOKE, "<function_calls>": _INVOKE, "<｜DSML｜function_calls>": _DSML}
+OPENERS = (_FUNCTION, _INVOKE, _DSML, *_SECTIONS, function_call.TOOL_CALL)
+TEMPLATE_WORDS = (_FUNCTION, _INVOKE, _DSML, "<arg_key>")
 
 _MAX_KEY = 64
-_CLOSER = "</function>"
 _PROBLEM = "the tags of the call are incomplete"
 
 
@@ -33,21 +35,37 @@ class _Tags(NamedTuple):
     value_closer: str
 
 
-_PARAMETER = _Tags("parameter=", ">", "", "</parameter>")
+class _Form(NamedTuple):
+    """How a call begins and ends."""
+
+    name_closer: str
+    tags: _Tags
+    closer: str
+
+
 _ARG_KEY = _Tags("arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+_FORMS = {
+    _FUNCTION: _Form(">", _Tags("parameter=", ">", "", "</parameter>"), "</function>"),
+    _INVOKE: _Form('">', _Tags('parameter name="', ">", "", "</parameter>"), "</invoke>"),
+    _DSML: _Form('">', _Tags('｜DSML｜parameter name="', ">", "", "</｜DSML｜parameter>"), "</｜DSML｜invoke>"),
+}
 
 
 def read(cursor: Cursor, opener: str) -> Reader:
-    """Read a marker after its opener. `<tool_call>` is text unless JSON or one of both forms follows."""
-    if opener == _FUNCTION:
-        return (yield from _read_function(cursor, (_CLOSER,)))
+    """Read a marker after its opener. `<tool_call>` and its like are text unless JSON or one of the forms follows."""
+    if opener in _FORMS:
+        return (yield from _read_function(cursor, _FORMS[opener]))
     if not (yield from cursor.skip_whitespace()):
         return None
+    if opener in _SECTIONS:
+        if not (yield from cursor.read_literal(_SECTIONS[opener])):
+            return None
+        return (yield from _read_function(cursor, _FORMS[_SECTIONS[opener]]))
     closer = f"</{opener[1:]}"
     if cursor.text[cursor.at] == "<":
         if not (yield from cursor.read_literal(_FUNCTION)):
             return None
-        return (yield from _read_function(cursor, (_CLOSER, closer)))
+        return (yield from _read_function(cursor, _FORMS[_FUNCTION], closer))
     if not cursor.text[cursor.at].isalpha():
         return (yield from function_call.read(cursor, opener))
     name = yield from cursor.read_name(longest=64)
@@ -56,19 +74,20 @@ def read(cursor: Cursor, opener: str) -> Reader:
     return (yield from _read_params(cursor, name, _ARG_KEY, (closer,)))
 
 
-def _read_function(cursor: Cursor, closers: Sequence[str]) -> Reader:
-    """Read a name, `>`, and parameters or one JSON object, up to the closers."""
+def _read_function(cursor: Cursor, form: _Form, *section_closer: str) -> Reader:
+    """Read a name, the end of its tag, and parameters or one JSON object, up to the closers."""
+    closers = (form.closer, *section_closer)
     name = yield from cursor.read_name(longest=64)
     if not name:
         return None
     if not (yield from cursor.wait_for_character()):
         return ParsedMarker(name, is_complete=False)
-    if not (yield from cursor.read_literal(">")):
+    if not (yield from cursor.read_literal(form.name_closer)):
         return None
     if not (yield from cursor.skip_whitespace()):
         return ParsedMarker(name, is_complete=False)
     if cursor.text[cursor.at] == "<":
-        return (yield from _read_params(cursor, name, _PARAMETER, closers))
+        return (yield from _read_params(cursor, name, form.tags, closers))
     if cursor.text[cursor.at] != "{":
         return None
     start = cursor.offset
@@ -128,7 +147,7 @@ def _fail(cursor: Cursor, name: str, closers: Sequence[str], since: int) -> Read
 def _parse(name: str, raw: str, places: Sequence[tuple[int, int, int, int]]) -> ParsedMarker:
     params: Params = {}
     for key_start, key_end, start, end in places:
-        key = raw[key_start:key_end].strip()
+        key = raw[key_start:key_end].strip().partition('"')[0]  # more attributes may follow
         if not key or len(key) > _MAX_KEY or "<" in key:
             return ParsedMarker(name, problem=_PROBLEM)
         if key in params:

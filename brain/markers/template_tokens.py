@@ -108,10 +108,12 @@ _TURNS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
     (("<|user|>", "<|assistant|>", "<|system|>"), ("<|end|>", "<|endoftext|>", "<|observation|>")),
     (("<start_of_turn>",), ("<end_of_turn>", "<eos>")),
     (("<|turn>",), ("<turn|>", "<eos>")),
-    (("[INST]",), ("</s>",)),
+    (("[INST]",), ("</s>", "[/INST]")),
     (("<｜User｜>", "<｜Assistant｜>"), ("<｜end▁of▁sentence｜>",)),
     (("<|START_OF_TURN_TOKEN|>",), ("<|END_OF_TURN_TOKEN|>",)),
     (("[|user|]", "[|assistant|]"), ("[|endofturn|]",)),
+    # GPT-OSS, MiniMax, Ling, Apertus, Seed, Hunyuan
+    ((), ("<|return|>", "<|endofprompt|>", "[e~[", "<|role_end|>", "<|assistant_end|>", "<seed:eos>", "<|eos|>")),
 )
 """Tokens that start and end a message, by template."""
 ANSWER_HEADERS = (

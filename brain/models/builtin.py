@@ -99,7 +99,7 @@ class Builtin(TextOnlyModel):
         sampling: Sampling = DEFAULT_SAMPLING,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Pick a specialist first; build an answer from the blocks later. Use the tags of the system message."""

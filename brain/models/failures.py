@@ -43,7 +43,9 @@ _FILTER = re.compile(
     re.IGNORECASE,
 )
 """How the filters of Azure, OpenAI, DashScope, OpenRouter and GLM report that they rejected something."""
-_FAILURE_TEXT = re.compile(rb"error|exception|fail|unavailable|overload|timed? ?out", re.IGNORECASE)
+_FAILURE_TEXT = re.compile(
+    rb"\s*(?:\{\s*\"(?:error|detail)|[^{]*(?:error|exception|fail|unavailable|overload|timed? ?out))", re.IGNORECASE
+)
 _CONTEXT_STATUS = frozenset({400, 413, 422, 500})
 _BAD_REQUEST = frozenset({400, 422})
 _TOOL_WORD = r"\b(?:tools?|tool[ _-]?(?:use|calls?|calling|choice)|function[ _-]call(?:s|ing))\b"
@@ -148,8 +150,8 @@ def find_error(event: Mapping[str, Any]) -> Any:
 
 
 def is_failure_text(data: bytes) -> bool:
-    """Return whether a text in place of an event reports a failure, such as `Internal Server Error`."""
-    return _FAILURE_TEXT.search(data[:2000]) is not None
+    """Return whether a text in place of an event reports a failure, such as `Internal Server Error` or `{"error`."""
+    return _FAILURE_TEXT.match(data[:2000]) is not None
 
 
 def from_event(error: Any) -> ModelError:

@@ -26,11 +26,12 @@ _WORDS: Mapping[Ending, str] = {
     "broken_call": """
         function_call_filter malformed_function_call unexpected_tool_call too_many_tool_calls malformed_response
     """,
-    # OpenRouter, Mistral, vLLM, SGLang (`abort`), DeepSeek, GLM (`network_error`), watsonx, Cohere, gateways
+    # OpenRouter, Mistral, vLLM, SGLang (`abort`), DeepSeek, GLM (`network_error`), Kimi, watsonx, Cohere, gateways
     "failure": """
         error network_error server_error internal_error insufficient_system_resource abort aborted cancelled canceled
-        user_cancel interrupted interruption timeout failed failure overloaded rate_limit rate_limit_exceeded
-        resource_exhausted unavailable
+        user_cancel interrupted interruption timeout failed failure overloaded engine_overloaded rate_limit
+        rate_limit_exceeded
+        resource_exhausted unavailable service_unavailable
     """,
 }
 _ENDINGS = {word.replace("_", ""): ending for ending, words in _WORDS.items() for word in words.split()}

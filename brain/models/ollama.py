@@ -139,7 +139,7 @@ class Ollama(Remote):
         messages: Sequence[Message],
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] = (),
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> bytes:
         """Encode the request.

@@ -35,7 +35,7 @@ from brain.models.reply import (
 from brain.net.client import stream_body
 from brain.settings import ModelRow
 from brain.text import escape_invisible, suggest
-from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, TOOL_CHOICES, Decoding, Sampling
 
 log = logging.getLogger("brain")
 
@@ -118,14 +118,14 @@ class OpenAI(Remote):
         sampling: Sampling = DEFAULT_SAMPLING,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; each read becomes one chunk."""
         can_complete = self._has_completions and not tools and not any(message.images for message in messages)
         if can_complete and (self._is_plain(decoding) or self._is_constrained(sampling, decoding)):
             return self._complete(messages, sampling, decoding)
-        return super().stream(messages, turn_pass, sampling, tools, may_call=may_call, decoding=decoding)
+        return super().stream(messages, turn_pass, sampling, tools, tool_choice=tool_choice, decoding=decoding)
 
     def _is_plain(self, decoding: Decoding) -> bool:
         return decoding.is_plain and self.is_base
@@ -280,7 +280,7 @@ class OpenAI(Remote):
         messages: Sequence[Message],
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] = (),
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> bytes:
         encoded = [one for message in messages for one in _encode_message(message)]
@@ -296,8 +296,9 @@ class OpenAI(Remote):
             request["stop"] = decoding.stop
         if tools:
             request["tools"] = tools
-        if tools and not may_call:
-            request["tool_choice"] = "none"  # without tools, the server would read the whole prompt anew
+        if tools and tool_choice != "auto":  # without tools, the server would read the whole prompt anew
+            is_word = tool_choice in TOOL_CHOICES
+            request["tool_choice"] = tool_choice if is_word else {"type": "function", "function": {"name": tool_choice}}
         if messages[-1].is_unfinished:
             encoded[-1] |= self._dialect.resume_message
             request = resume_fields(request, self._dialect)

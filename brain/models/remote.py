@@ -119,11 +119,11 @@ class Remote(ABC):
         sampling: Sampling = DEFAULT_SAMPLING,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; each read becomes one chunk."""
-        request = partial(self._ask, messages, sampling, tools, may_call, decoding)
+        request = partial(self._ask, messages, sampling, tools, tool_choice, decoding)
         offered = [tool["function"]["name"] for tool in tools]
         return stream_chunks(request, self._build_reply(offered), self._url)
 
@@ -132,11 +132,11 @@ class Remote(ABC):
         messages: Sequence[Message],
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]],
-        may_call: bool,
+        tool_choice: str,
         decoding: Decoding,
     ) -> Answer:
         await self._identify_again()
-        body = self._build_body(messages, sampling, tools, may_call, decoding)
+        body = self._build_body(messages, sampling, tools, tool_choice, decoding)
         response = await self._http.send_prepared(self._request, body)
         try:
             return await open_answer(response, is_resumed=messages[-1].is_unfinished, has_tools=bool(tools))
@@ -241,7 +241,7 @@ class Remote(ABC):
         messages: Sequence[Message],
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] = (),
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> bytes:
         """Encode the request for one pass."""

@@ -373,18 +373,16 @@ def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]", checks: Reporte
     Broken characters, from servers that cut them in two, become U+FFFD.
 
     Raises:
-        ModelError: The item reports a failure, or cannot be read.
+        ModelError: The item reports a failure.
     """
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if len(data) <= MAX_REPAIR_BYTES:
             with suppress(ValueError, RecursionError):
                 value = json.loads(data.decode(errors="replace"), parse_int=_parse_int)
                 if isinstance(value, dict):
                     return cast("T", _convert(value, decoder.type, "event", checks))
-        if data.lstrip().startswith(b"{"):
-            raise failures.unreadable(f"{error}: {data[:200]!r}") from None
     if failures.is_failure_text(data):
         raise failures.from_event(data[:2000].decode(errors="replace"))
     if data.strip():

@@ -104,7 +104,7 @@ class Script(TextOnlyModel):
         sampling: Sampling = DEFAULT_SAMPLING,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Play the line of this pass; ignore the messages."""

@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 from itertools import chain, count
 
 from brain.settings.parsers import SPECIALIST_NAME
-from brain.turn_request import Tool
+from brain.turn_request import TOOL_CHOICES, Tool
 
 _NAME_LENGTH = 64
 
@@ -22,7 +22,7 @@ def name_tools(tools: Sequence[Tool], reserved: Container[str]) -> dict[str, Too
 
 def callable_name(name: str, reserved: Container[str] = ()) -> str:
     """Return a tool's name if the model can use it, else a similar name."""
-    if SPECIALIST_NAME.fullmatch(name) and name not in reserved:
+    if SPECIALIST_NAME.fullmatch(name) and name not in reserved and name not in TOOL_CHOICES:
         return name
     letters = "".join(one if one.isascii() and (one.isalnum() or one in "_-") else "_" for one in name)
     return f"client_{letters}"[:_NAME_LENGTH]

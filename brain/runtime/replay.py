@@ -220,7 +220,7 @@ class _RecordedModel(TextOnlyModel):
         sampling: Sampling = DEFAULT_SAMPLING,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Yield nothing."""

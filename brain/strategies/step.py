@@ -169,9 +169,8 @@ class Step:
         called = self._specialists.get(parsed.name) or self._turn.tools.get(parsed.name)
         properties = called.parameters.get("properties", {}) if called is not None else {}
         params = {**dict(zip(properties, parsed.values, strict=False)), **parsed.params}
-        return read_native_call(
-            NativeCall(parsed.name, json.dumps(params)), marker_syntaxes(self._turn.request.syntax)[0]
-        )
+        native = NativeCall(parsed.name, json.dumps(params))
+        return read_native_call(native, marker_syntaxes(self._turn.request.syntax)[0])
 
     def _system(self, context_tokens: int | None) -> str:
         """Return the system message. A small context gets no descriptions."""

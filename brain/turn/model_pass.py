@@ -45,6 +45,7 @@ SENTENCE_CLOSERS = "\"'”’»)]*_」』）"
 
 LONG_PROMPT = 256
 """Shortest prompt, in tokens, whose progress is shown."""
+NO_ARGUMENTS = "the call has no arguments; send an object, {} if none is needed"
 PROMPT_STEP = 0.05
 """Share of the prompt between two notices."""
 
@@ -90,14 +91,14 @@ class Model(ModelView, Protocol):
         sampling: Sampling = DEFAULT_SAMPLING,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        may_call: bool = True,
+        tool_choice: str = "auto",
         decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Stream pass `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server.
 
         Args:
             tools: Tools in the form of the OpenAI API, for a model that accepts them.
-            may_call: Whether the model may call them now.
+            tool_choice: `auto`, `none`, `required`, or the name of the tool that the model must call now.
         """
 
 
@@ -307,7 +308,7 @@ class ModelPass:
         a short wait.
         """
         observer = self._context.observer
-        syntax, policy = self._context.request.syntax, self._context.policy
+        syntax = self._context.request.syntax
         has_waited = False
         for _ in range(5):
             tools = self._transcript.tools
@@ -336,8 +337,7 @@ class ModelPass:
             ask = partial(self._model.stream, messages, self._nth, self._sampling)
             if self._decoding != DEFAULT_DECODING:
                 ask = partial(ask, decoding=self._decoding)
-            may_call = policy.offers and not policy.is_last_pass and self._sampling.format is None
-            stream = ask(tools, may_call=may_call) if tools else ask()
+            stream = ask(tools, tool_choice=self._choose_tool()) if tools else ask()
             if observer is not None:
                 stream = observer.watch_stream(stream, self._number, self._model.name, messages, tools)
             self._stream = stream
@@ -370,6 +370,15 @@ class ModelPass:
                 log.info("history too long for the model; Brain leaves out %d exchanges", left_out)
                 self._emit((self._annotations.add_notice(notices.trimmed(left_out)),))
         raise ModelError("model_failed", "The model server rejected the request.")
+
+    def _choose_tool(self) -> str:
+        """Return the `tool_choice` of a request with tools: what the client asks for, while the model may call."""
+        policy, choice = self._context.policy, self._context.request.must_call
+        if not policy.offers or policy.is_last_pass or self._sampling.format is not None:
+            return "none"
+        if isinstance(choice, bool):
+            return "required" if choice else "auto"
+        return next((name for name, tool in policy.tools.items() if tool.name == choice), "required")
 
     async def _read(self, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
         """Return the next chunk, or None at the end of the stream. An interruption ends the pass."""
@@ -561,7 +570,7 @@ class ModelPass:
             if self._is_native or not name or name in offered or name in self._context.registry:
                 self._has_native_call = True
                 syntax = marker_syntaxes(self._context.request.syntax)[0]
-                call = read_native_call(replace(chunk, name=name), syntax)
+                call = read_native_call(replace(chunk, name=name), syntax, self._find_schema(name))
                 return [*self._close_scanner(is_cut=True), call]
             self.unknown_tool = chunk.name  # of tools that the model was not given, so the call is ignored
         elif isinstance(chunk, PassUsage):
@@ -674,8 +683,10 @@ class ModelPass:
         return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)
 
 
-def read_native_call(native: NativeCall, syntax: MarkerSyntax) -> Call:
+def read_native_call(native: NativeCall, syntax: MarkerSyntax, schema: Mapping[str, Any] | None = None) -> Call:
     """Parse a native call as if the model had written a marker, within the same limits.
+
+    Without arguments, which servers also lose, it runs only if its JSON Schema has no parameters.
 
     A call that cannot be parsed stays out of the transcript, because no scanner has checked it for delimiters.
     """
@@ -685,7 +696,10 @@ def read_native_call(native: NativeCall, syntax: MarkerSyntax) -> Call:
         return Call(native.name, code="malformed", reason=native.problem)
     if len(native.arguments) > MARKER_LIMIT:
         return Call(native.name, code="oversized", reason=TOO_LONG)
-    params, problem = decode_object(native.arguments.strip() or "{}")
+    arguments = native.arguments.strip()
+    if not arguments and schema is not None and schema.get("properties"):
+        return Call(native.name, code="malformed", reason=NO_ARGUMENTS)
+    params, problem = decode_object(arguments or "{}")
     if params is None:
         return Call(native.name, code="malformed", reason=problem)
     return Call(native.name, marker(native.name, params, syntax), params)

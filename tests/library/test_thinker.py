@@ -67,6 +67,7 @@ def test_an_answer_with_callbacks_and_states(run: Run) -> None:
         assert (response.text, response.state, response.conversation_id) == ("Let me see. It is ping.", "complete", "c")
         assert (response.message_id[0], response.error, session.state) == ("m", None, "complete")
         assert [(call.name, call.call_id) for call in response.calls] == [("echo", "c1")]
+        assert (response.calls_by_name, response.stop_reason) == ({"echo": 1}, "complete")
         assert [citation.title for citation in response.citations] == ["The text"]
         metrics = session.metrics
         assert (metrics.total_tokens, metrics.calls, metrics.cancelled) == (response.tokens, 1, False)

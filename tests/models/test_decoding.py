@@ -167,9 +167,14 @@ def test_an_item_that_differs_in_more_than_its_text(odd: bytes, chunks: list[Any
         item("b").replace(b'"b"', b'"b"\r'),
         item("b").replace(b'"b"', b""),
         item("b")[:-1],
-        b'{"error": "out of memory"}',
     ],
 )
-def test_a_broken_item_is_an_error_wherever_it_stands(odd: bytes) -> None:
+def test_a_broken_item_is_left_out_wherever_it_stands(odd: bytes) -> None:
+    assert decode([[item("a")], [odd], [item("d")]])[0] == [["a"], [], ["d"]]
+    assert decode([[item("a")], [item("b"), odd, item("d")]])[0] == [["a"], ["bd"]]
+
+
+@pytest.mark.parametrize("odd", [b'{"error": "out of memory"}', b'{"error": "out of', b"upstream error", b"Overloaded"])
+def test_a_failure_is_an_error_wherever_it_stands(odd: bytes) -> None:
     assert decode([[item("a")], [odd], [item("d")]])[0] == [["a"], ["failed"], []]
     assert decode([[item("a")], [item("b"), odd, item("d")]])[0] == [["a"], ["b", "failed"]]

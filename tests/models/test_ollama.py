@@ -71,7 +71,7 @@ END = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "s
         (lines(text("a"), {"error": {"message": "boom"}}), ["a", "<model_failed>"]),
         (lines(text("a"), {"object": "error", "message": "boom"}), ["a", "<model_failed>"]),
         (lines(text("a"), b"upstream connect error"), ["a", "<model_failed>"]),
-        (lines(text("a"), b'{"message":{"content":"b'), ["a", "<model_failed>"]),
+        (lines(text("a"), b'{"message":{"content":"b', text("c")), ["ac"]),
         (lines(text("a"), {**END, "done_reason": "error"}), ["a", PassUsage(0, 2), "<model_failed>"]),
         (lines(text("a"), {**END, "done_reason": "content_filter"}), ["a", Finish("content_filter"), PassUsage(0, 2)]),
         # what cannot be read is ignored

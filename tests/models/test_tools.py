@@ -12,6 +12,7 @@ from turn_helpers import add, ask_for, done, echo, failed, read, registry_of, sh
 from brain.events import Event, Limits, SyntaxName
 from brain.messages import Call
 from brain.turn.turn import Turn
+from brain.turn_request import Tool
 
 pytestmark = pytest.mark.anyio
 
@@ -312,6 +313,16 @@ async def test_a_call_that_the_server_cannot_read(server_class: type[Server], fr
         events, _ = await run(model)
         assert events == ["Look. ", failed("?", "malformed"), "Well.", done("Look. Well.", 1, 2)]
         assert [message["role"] for message in server.generated[1]["messages"]][-2:] == ["assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("must_call", "choice"), [(True, "required"), ("f", {"type": "function", "function": {"name": "f"}})]
+)
+async def test_the_server_makes_the_model_call(must_call: bool | str, choice: object) -> None:
+    async with OpenAIServer(Pass(["Hi."])) as server, model_of(server) as model:
+        request = ask_for(syntax=NATIVE, tools=(Tool("f"),), must_call=must_call)
+        await read(turn_of(model, registry_of(echo, add), request))
+        assert server.generated[0]["tool_choice"] == choice
 
 
 async def test_the_last_pass_keeps_the_tools_for_the_cache() -> None:

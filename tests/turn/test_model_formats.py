@@ -1,6 +1,7 @@
 """What a model writes in the format of its template: calls, reasoning without an opening tag, ends of messages."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -35,6 +36,23 @@ GLM = """\
 <arg_value>2</arg_value>
 </tool_call>"""
 HARMONY = '<|start|>assistant<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"a":1,"b":2}<|call|>'
+MINIMAX = """\
+<minimax:tool_call>
+<invoke name="add">
+<parameter name="a">1</parameter>
+<parameter name="b">2</parameter>
+</invoke>
+</minimax:tool_call>"""
+DSML = re.sub("<(/?)", r"<\1｜DSML｜", MINIMAX.replace("minimax:tool_call", "function_calls"))
+DSML = re.sub('(parameter name=".")>', r'\1 string="false">', DSML)
+KIMI = (
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": 1, "b": 2}'
+    "<|tool_call_end|><|tool_calls_section_end|>"
+)
+DEEPSEEK = (
+    '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{"a": 1, "b": 2}\n```'
+    "<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>"
+)
 REASONING = {"notice": "reasoning"}
 
 
@@ -66,6 +84,16 @@ async def typed(
         '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1, "b": 2}}]</s>',
         '[TOOL_CALLS]add[ARGS]{"a": 1, "b": 2}</s>',
         f"<|channel|>analysis<|message|>Hm<|end|>{HARMONY}",
+        '<invoke name="add"><parameter name="a">1</parameter>\n<parameter name="b">2</parameter></invoke>',
+        MINIMAX,
+        MINIMAX.replace("minimax:tool_call", "function_calls"),
+        DSML,
+        KIMI,
+        KIMI.replace("<|tool_calls_section_begin|>", "").replace("functions.", ""),
+        DEEPSEEK,
+        DEEPSEEK.replace("function<｜tool▁sep｜>add\n```json\n", "add<｜tool▁sep｜>").replace("\n```", ""),
+        '<function_call>/* both */ {"name": "add", "args": {"a": 1, "b": 2}} // done\n</function_call>',
+        '<tool_call> # both\n```json\n// {}\n{"name": "add", "args": {"a": 1, "b": 2}} /* done */\n``` </tool_call>',
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -143,7 +171,8 @@ def test_schemas_that_clients_send(schema: Any, expected: Any) -> None:
 
 def test_a_call_that_cannot_be_read_is_malformed_and_never_shown() -> None:
     for written in ("<tool_call><function=add><parameter=a>1</function></tool_call>", "[TOOL_CALLS]add[ARGS]{1}",
-                    "<tool_call>add<arg_key>a</arg_key></tool_call>", HARMONY.replace("{", "")):  # fmt: skip
+                    "<tool_call>add<arg_key>a</arg_key></tool_call>", HARMONY.replace("{", ""),
+                    KIMI.replace("{", ""), DEEPSEEK.replace("}", ""), MINIMAX.replace("</parameter>", "")):  # fmt: skip
         start = "<|channel|>final<|message|>" if "channel" in written else ""
         events, _, _ = run([*(start + written)], "Done.")
         assert events == [failed("add", "malformed"), "Done.", done("Done.", 1, 2)], written
@@ -156,7 +185,11 @@ def test_the_format_of_another_template_is_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "end", ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", "<|end|>", "<｜end▁of▁sentence｜>"]
+    "end",
+    [
+        *("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", "<|end|>", "<｜end▁of▁sentence｜>", "<|return|>"),
+        *("[/INST]", "<|endofprompt|>", "[e~[", "<|role_end|>", "<seed:eos>", "<|eos|>"),
+    ],
 )
 @pytest.mark.parametrize("after", ["", "\n<|im_start|>user\nAnd you?<|im_end|>", "\nSPECIALIST_REQUEST[echo]"])
 def test_an_answer_ends_with_the_message_of_its_model(end: str, after: str) -> None:

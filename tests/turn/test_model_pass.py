@@ -161,7 +161,7 @@ def test_a_blocked_loop_first_reads_the_chunks_that_arrived() -> None:
 @pytest.mark.parametrize("before", [[], ["Look: "], [Thinking("Hm.")]])
 @pytest.mark.parametrize("after", [[], [Finish("stop"), PassUsage(9, 9)], ["\n"]])
 def test_a_native_call_of_a_specialist_runs(before: list[Item], after: list[Item]) -> None:
-    native = [NativeCall("add", '{"a": 1, "b": 2}'), NativeCall("echo", "")]
+    native = [NativeCall("add", '{"a": 1, "b": 2}'), NativeCall("echo", "{}")]
     events, turn, model = played([*before, *native, *after], "It is 3.")
     assert [event["name"] for event in events if "start" in event] == ["add", "echo"]
     assert sorted(event["text"] for event in events if "result" in event) == ["3", "nothing"]
