@@ -127,6 +127,7 @@ class _Package:
 
     def repeat(self, text: str, times: int = 1) -> list[str]:
         """Return the text of a merged cell for further cells; empty ones after `MAX_REPEATED` characters."""
+        times = max(times, 0)  # a file may give any number
         self._repeated += len(text) * times
         return [text if self._repeated <= MAX_REPEATED else ""] * times
 
@@ -301,7 +302,7 @@ class _TextReader:
             if (choices := _child(data, "ddList")) is not None:
                 entries = [_get(one, "val") or "" for one in choices if _name(one) == "listEntry"]
                 chosen = int(_value(choices, "result") or _value(choices, "default") or 0)
-                return entries[chosen] if chosen < len(entries) else ""
+                return entries[chosen] if 0 <= chosen < len(entries) else ""
         elif self._codes and kind == "separate":
             self._codes[-1] = False
         elif self._codes and kind == "end":
@@ -766,8 +767,9 @@ def _read_cells(package: _Package, rows: Iterable[Iterable[Any]], extras: _Extra
         open_ranges = [one for one in open_ranges if one[0] >= number]
         while starts and starts[0][0] <= number:
             top, left, bottom, right = starts.pop(0)
-            if top == number and left <= len(cells) and cells[left - 1] and len(open_ranges) < MAX_COLUMNS:
-                open_ranges.append((bottom, top, left, min(right, MAX_COLUMNS), cells[left - 1]))
+            right = min(right, MAX_COLUMNS)
+            if top == number and left <= min(len(cells), right) and cells[left - 1] and len(open_ranges) < MAX_COLUMNS:
+                open_ranges.append((bottom, top, left, right, cells[left - 1]))
         for _, top, left, right, text in open_ranges:
             cells += [""] * (right - len(cells))
             first = [text] if number == top else package.repeat(text)

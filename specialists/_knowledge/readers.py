@@ -165,7 +165,7 @@ def _read_csv(text: str) -> Iterator[Part | Problem]:
 def _find_delimiter(text: str) -> tuple[str, str]:
     """Return the delimiter that gives the most rows the same number of cells, and the text after Excel's `sep=`."""
     first, _, rest = text.partition("\n")
-    if declared := re.fullmatch(r"sep=(.)\r?", first):
+    if declared := re.fullmatch(r'sep=([^\w "\r])\r?', first):
         return declared[1], rest
     best = (0.0, ",")
     for delimiter in _DELIMITERS:

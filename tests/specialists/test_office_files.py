@@ -208,6 +208,10 @@ HOSTILE = {
         f"<w:tbl><w:tr>{SPAN(RESTART, LONG)}</w:tr>" + f"<w:tr>{SPAN('', '')}</w:tr>" * 500 + "</w:tbl>",
         "",
     ),
+    "negative spans": (
+        f"<w:tbl><w:tr>{SPAN('', 'a').replace('99', '-99', 1)}{SPAN('', LONG) * 20}</w:tr></w:tbl>",
+        "",
+    ),
     "labels": (NUMBERED * 1000, ABSTRACT(LEVEL(0, "decimal", "", LONG))),
     "letters": (NUMBERED, ABSTRACT(LEVEL(0, "lowerLetter", "", "%1%1%1").replace("1", "999999999", 1))),
     "wide tables": (
@@ -340,6 +344,7 @@ TABLES = {
     "a|b\n1|2\n": "| a | b |\n|---|---|\n| 1 | 2 |",
     "sep=;\na;b,c\n": "| a | b,c |\n|---|---|",
     "sep=,\r\n1;2,3\r\n": "| 1;2 | 3 |\n|---|---|",
+    'sep="\na;b\n': '| sep=" |  |\n|---|---|\n| a | b |',
     "a\tb\n1,000\t2;3\n": "| a | b |\n|---|---|\n| 1,000 | 2;3 |",
     "Name, first\nAda\n": "| Name | first |\n|---|---|\n| Ada |  |",
     'a, b\n1, "x, y"\n': "| a | b |\n|---|---|\n| 1 | x, y |",
