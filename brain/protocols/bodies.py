@@ -195,6 +195,7 @@ def as_rejection(error: Error) -> BadRequest:
 
     Other statuses of 500 and more are the model server's own problem, and not Brain's.
     """
-    is_passed_on = error.status is not None and (400 <= error.status < 500 or error.status == 503)
-    status = error.status if is_passed_on and error.status is not None else _STATUS[error.code]
+    status = error.status or 0
+    if not (400 <= status < 500 or status == 503):
+        status = _STATUS[error.code]
     return BadRequest(error.message, code=error.code, status=status, retry_after=error.retry_after)

@@ -118,9 +118,10 @@ def read_marks(data: str) -> Marks:
 
 def _decode(decode: Callable[[str | bytes], T], data: str) -> T | None:
     """Decode a row, also one with halves of characters; None if it is damaged."""
-    for form in (lambda: data, lambda: replace_json_surrogates(data.encode())):
-        with suppress(msgspec.MsgspecError):
-            return decode(form())
+    with suppress(msgspec.MsgspecError):
+        return decode(data)
+    with suppress(msgspec.MsgspecError):
+        return decode(replace_json_surrogates(data.encode()))
     return None
 
 

@@ -394,12 +394,15 @@ class CallGroup:
             self._finish(call, arguments)
             return
         sending = context.policy.plan_sending(specialist, params, files)
-        if not isinstance(sending, Failure) and sending.params != params:
-            call.params, params = dict(sending.params), sending.params
-            arguments = prepare(specialist, params)
-        if isinstance(sending, Failure) or isinstance(arguments, Failure):
-            self._finish(call, sending if isinstance(sending, Failure) else FAILED)
+        if isinstance(sending, Failure):
+            self._finish(call, sending)
             return
+        if sending.params != params:
+            call.params = params = dict(sending.params)
+            arguments = prepare(specialist, params)
+            if isinstance(arguments, Failure):  # the function for `sends` added them
+                self._finish(call, FAILED)
+                return
         prepared = PreparedCall(entry, params, arguments, sending.message, attachments)
         sent = [escape_invisible(value) for value in sending.asks]
         call.picks = sending.picks
