@@ -243,14 +243,12 @@ class AnswerLines:
         self._output.restart()
 
     def _may_be_call(self, line: str) -> bool:
+        if len(line) > MAX_CALL_LENGTH:
+            return False
         if FENCE.startswith(line.lstrip()):
             return True
         line = line.lstrip(CALL_SIGNS)
-        return (
-            not self._is_code
-            and len(line) <= MAX_CALL_LENGTH
-            and any(f"{name}(".startswith(line[: len(name) + 1]) for name in self._names)
-        )
+        return not self._is_code and any(f"{name}(".startswith(line[: len(name) + 1]) for name in self._names)
 
     def _is_call(self, line: str) -> bool:
         return not self._is_code and (call := _ALONE.match(line)) is not None and call[1] in self._names

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brain.strategies.step import ParsedCall, find_call
+from brain.strategies.step import AnswerLines, ParsedCall, find_call
 
 NAMES = ("wiki", "add", "ready")
 CASES: list[tuple[str, ParsedCall | None]] = [
@@ -43,3 +43,7 @@ def test_calls_are_read_as_literals(text: str, expected: Any) -> None:
     assert find_call(text, NAMES) == (expected if complete else None)
     if complete:  # the end of the call is not seen before it is there
         assert find_call(text[: text.rindex(")")], NAMES) is None
+
+
+def test_a_line_of_signs_is_not_held_back_for_ever() -> None:
+    assert AnswerLines(NAMES).feed("*" * 1_001) == [("answer", "*" * 1_001)]
