@@ -69,6 +69,7 @@ COUNTS = _numbered(
 )
 _HOURS = tuple(COUNTS)[:12]
 _UNITS = {
+    "second": "s(?:ec(?:onds?|s)?)?|sekunden?|secondes?|segundos?",
     "minute": "min(?:ute|uten|utes|s|utos?|uti|uut)?",
     "hour": "h(?:ours?|rs?|eures?|oras?)?|stunden?|or[ae]|uur|uren|godzin[ęy]?",
     "day": "days?|tage?n?|jours?|d[íi]as?|giorn[oi]|dag(?:en)?|dni",
@@ -130,11 +131,13 @@ _MONTH_ALONE = re.compile(rf"\b(?:in|im|en|for|this|next|diesen|nächsten|de|sin
 _DAY_ALONE = re.compile(r"^(?:the )?([0-9]{1,2})(?:st|nd|rd|th|er|\.)?$")
 _COUNT = rf"([0-9]{{1,6}}|{'|'.join(sorted(COUNTS, key=len, reverse=True))})"
 _LONG_UNIT = rf"({'|'.join(_UNITS[unit] for unit in ('day', 'week', 'month', 'year'))})"
+_SHORT_UNIT = "|".join(_UNITS[unit] for unit in ("second", "minute", "hour"))
 _IN = "(?:in|dans|en|dentro de|fra|tra|over|em|za)"
 _AHEAD_DAYS = re.compile(rf"\b{_IN} {_COUNT} {_LONG_UNIT}(?!\w)|\b{_COUNT} {_LONG_UNIT} from now\b")
 _AHEAD = re.compile(
-    rf"\b{_IN} (half an?|einer halben|une demi|media|{_COUNT}) ?-?({_UNITS['minute']}|{_UNITS['hour']})(?!\w)"
-    rf"|\b{_COUNT} ({_UNITS['minute']}|{_UNITS['hour']}) from now\b"
+    rf"\b{_IN} (half an?|einer halben|une demi|media|{_COUNT}) ?-?({_SHORT_UNIT})(?!\w)"
+    rf"(?:,? (?:and |und |et |y )?{_COUNT} ?({_UNITS['minute']})(?!\w))?"
+    rf"|\b{_COUNT} ({_SHORT_UNIT}) from now\b"
 )
 _COMING_DAYS = re.compile(
     rf"\b(?:next|coming|nächsten|kommenden|prochaine?s|próxim[oa]s) {_COUNT} {_LONG_UNIT}(?!\w)"
@@ -433,12 +436,16 @@ def _unit(word: str) -> str:
 # Times of day
 
 _AT = "at|um|gegen|à|a las?|alle|om|às"
+_SHIFT = "(?:half|(?:a )?quarter) (?:past|after|to)"
 _CLOCK = re.compile(
-    rf"(?<![\w.,:/-])(?:(?P<at>{_AT}) )?(?:(?P<named>noon|midday|mittags?|midi|mediodía|midnight|mitternacht|minuit"
-    rf"|medianoche)|(?P<hour>[0-9]{{1,2}}|{'|'.join(_HOURS)})(?:(?P<sep>[:.h])(?P<minute>[0-9][0-9]))?"
+    rf"(?<![\w.,:/-])(?:(?P<at>{_AT}) )?(?:(?P<shift>{_SHIFT}) )?"
+    r"(?:(?P<named>noon|midday|mittags?|midi|mediodía|midnight|mitternacht|minuit|medianoche)"
+    rf"|(?P<hour>[0-9]{{1,2}}|{'|'.join(_HOURS)})(?:(?P<sep>[:.h])(?P<minute>[0-9][0-9]))?"
     r"(?: ?(?P<half>[ap]\.?m\b\.?|uhr\b|h\b|o'?clock\b|heures\b|horas\b|uur\b))?)(?!\w|[.,:/-][0-9]|-)"
 )
 _BARE = re.compile(r"(?<![\w.,:/-])(?P<hour>[0-9]{1,2})(?![\w.,:/-])")
+_SHIFTS = {"half past": 30, "half after": 30, "quarter past": 15, "quarter after": 15, "quarter to": -15}
+"""What stands before an hour, in minutes. `half 8` is no time: it means 7:30 or 8:30."""
 _MIDNIGHTS = ("midnight", "mitternacht", "minuit", "medianoche")
 
 
@@ -448,10 +455,13 @@ def _read_clock(found: re.Match[str], *, is_clock: bool = False) -> time | None:
     Args:
         is_clock: Read it without a sign, too.
     """
+    shift = _SHIFTS.get(found["shift"].removeprefix("a ")) if found["shift"] else 0
+    if shift is None or (shift and found["minute"]):
+        return None
     if found["named"]:
-        return time(0 if found["named"] in _MIDNIGHTS else 12)
+        return _shift(time(0 if found["named"] in _MIDNIGHTS else 12), shift)
     half = (found["half"] or "").replace(".", "")
-    if not (found["at"] or is_clock):
+    if not (found["at"] or shift or is_clock):
         if not (found["minute"] or half) or (found["sep"] == "." and not half):
             return None
         if half in ("heures", "horas", "uur"):  # may be a duration
@@ -462,7 +472,11 @@ def _read_clock(found: re.Match[str], *, is_clock: bool = False) -> time | None:
             return None
         hour = hour % 12 + (12 if half == "pm" else 0)
     minute = int(found["minute"] or 0)
-    return time(hour, minute) if hour < 24 and minute < 60 else None
+    return _shift(time(hour, minute), shift) if hour < 24 and minute < 60 else None
+
+
+def _shift(at: time, minutes: int) -> time:
+    return (datetime.combine(date.min + timedelta(days=1), at) + timedelta(minutes=minutes)).time()
 
 
 # Texts and sentences
@@ -623,13 +637,15 @@ def _of(moment: datetime) -> When:
 
 
 def _of_ahead(found: re.Match[str], now: datetime) -> When | None:
-    """Return a time after an exact number of minutes or hours, whatever the clocks do."""
-    amount, unit = (found[1], found[3]) if found[1] else (found[4], found[5])
-    minutes = 60 if _unit(unit) == "hour" else 1
+    """Return a time after an exact number of seconds, minutes or hours, whatever the clocks do."""
+    amount, unit = (found[1], found[3]) if found[1] else (found[6], found[7])
+    seconds = {"second": 1, "minute": 60, "hour": 3600}[_unit(unit)]
     is_half = not (amount.isdecimal() or amount in COUNTS)
-    if is_half and minutes == 1:
+    if (is_half or found[4]) and seconds != 3600:
         return None
-    length = timedelta(minutes=30 if is_half else minutes * _count(amount))
+    length = timedelta(
+        minutes=_count(found[4]) if found[4] else 0, seconds=1800 if is_half else seconds * _count(amount)
+    )
     return _of((now.astimezone(UTC) + length).astimezone(now.tzinfo))
 
 
@@ -644,11 +660,12 @@ _MONTHLY_DAY = re.compile(rf"(?:the )?((?:{_POSITION})(?:{_AND}(?:{_POSITION}))*
 _MONTHLY_NUMBERS = re.compile(rf"(?:the )?[0-9]{{1,2}}(?:st|nd|rd|th)?(?:{_AND}[0-9]{{1,2}}(?:st|nd|rd|th)?)*")
 _OF_MONTH = re.compile(" (?:(?:of |in )?(?:the|each|every|a) month|monthly)$")
 _EVERY_TIME = (
-    rf"(?:noon|midday|midnight|(?:{'|'.join(_HOURS)}|[0-9]{{1,2}}(?:[:.][0-9]{{2}})?)(?: ?[ap]\.?m\.?)?(?: o'clock)?)"
+    rf"(?:{_SHIFT} )?(?:noon|midday|midnight|(?:{'|'.join(_HOURS)}|[0-9]{{1,2}}(?:[:.][0-9]{{2}})?)"
+    r"(?: ?[ap]\.?m\.?)?(?: o'clock)?)"
 )
 _EVERY_TIMES = rf"(?P<at>at )?(?P<times>{_EVERY_TIME}(?:{_AND}{_EVERY_TIME})*)"
 _TIMES_LAST, _TIMES_FIRST = re.compile(rf"(?:^|,? ){_EVERY_TIMES}$"), re.compile(rf"{_EVERY_TIMES}(?:,? |$)")
-_IS_TIME = re.compile(r"[:]|[ap]\.?m\b|noon|midday|midnight|o'clock")
+_IS_TIME = re.compile(r"[:]|past|after|to |[ap]\.?m\b|noon|midday|midnight|o'clock")
 _EVERY_PART = re.compile(r"(?:^| )(?:in the )?(?P<part>(?:morning|afternoon|evening|night)s?)$")
 _EVERY = re.compile("(?:on )?(?:every|each)(?: |$)|once (?:a|an|every|per) |on ")
 _EVERY_UNITS = {
@@ -727,9 +744,11 @@ def _rule_of_words(words: str, *, is_every: bool, has_time: bool) -> str | None:
         return _WORDS_OF_RULES[words]
     if days := _parse_days(words):
         return f"FREQ=WEEKLY;BYDAY={days}"
-    other = words.removeprefix("other ")
+    other = words.removeprefix("other ").removeprefix("alternate ")
     if other != words and not re.fullmatch(_WORKDAYS, other) and (days := _parse_days(other)):
         return f"FREQ=WEEKLY;INTERVAL=2;BYDAY={days}"
+    if on_days := re.fullmatch("bi(weekly|monthly)(?: on)? (.+)", words):  # not twice, on one day
+        return _rule_of_interval(f"2 {on_days[1].removesuffix('ly')}s on {on_days[2]}")
     if re.fullmatch("bi(?:weekly|monthly|annual(?:ly)?)", words):
         raise ValueError(f"is ambiguous: {words} can mean twice in that time or every second time; say which")
     monthly = _OF_MONTH.sub("", words)

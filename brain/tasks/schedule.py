@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, time
 from zoneinfo import ZoneInfo
 
@@ -138,6 +139,8 @@ def find_start(every: str, time_zone: str, now: datetime) -> datetime:
         ValueError: It has no time in the future.
     """
     zone, rule = ZoneInfo(time_zone), read_rule(every)
+    if rule.freq not in MINUTES:  # the first day that fits; the interval counts from it
+        rule = replace(rule, interval=1)
     local = now.astimezone(zone)
     begin = datetime.combine(local.date(), DEFAULT_TIME if rule.freq not in MINUTES else time(local.hour))
     found = next((moment for moment in occurrences(rule, to_utc(begin, zone), zone, now) if moment > now), None)

@@ -98,6 +98,9 @@ def parse_new_rule(text: str, start: Moment) -> str:
     if int(parts.get("COUNT", "1")) < 1 or ("COUNT" in parts and "UNTIL" in parts):
         raise BadRule("use either COUNT, above 0, or UNTIL")
     if not _is_first_time(_format_rule(parts), start):
+        days = {name: value for name, value in parts.items() if name not in ("BYHOUR", "BYMINUTE", "BYSECOND")}
+        if isinstance(start, datetime) and len(days) < len(parts) and _is_first_time(_format_rule(days), start):
+            raise BadRule(f"its time is not that of the start, {start:%H:%M}; give both the same time")
         raise BadRule(f"it does not include the start, a {to_date(start):%A}")
     if "UNTIL" in parts:
         parts["UNTIL"] = _format_end(_parse_until(parts["UNTIL"], start))

@@ -1,5 +1,6 @@
 """Read the dates and times of a call."""
 
+import re
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -7,6 +8,7 @@ from brain import Refused, dates
 from specialists._calendar.zones import Moment, localize, to_date
 
 YEARS = (1900, 2149)
+_YEAR = re.compile(r"\s*[0-9]{4}")
 
 
 def parse_time(text: str, now: datetime, *, name: str = "start") -> Moment:
@@ -30,9 +32,9 @@ def parse_time(text: str, now: datetime, *, name: str = "start") -> Moment:
 
 
 def parse_period(text: str | None, now: datetime) -> dates.Period | None:
-    """Return the days of a text such as `next week`; None for one day and for other texts."""
-    found = _parse(text, now, "start") if text else None
-    return dates.Period(found.first, found.last) if found and found.first != found.last else None
+    """Return the days of words such as `next week` and `tonight`; None for a date in ISO 8601 and for other texts."""
+    found = _parse(text, now, "start") if text and not _YEAR.match(text) else None
+    return dates.Period(found.first, found.last) if found else None
 
 
 def find_days(sentence: str, now: datetime) -> dates.Period | None:

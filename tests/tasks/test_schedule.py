@@ -41,6 +41,13 @@ def times(every: str, zone: str, now: str, *, after: str = "", count: int = 3) -
         ("today at midnight", BERLIN, NOW, "is in the past"),
         ("in 2 hours", BERLIN, "2026-10-25T00:30", "2026-10-25T02:30"),
         ("in half an hour", BERLIN, NOW, "2026-11-23T10:47"),
+        ("in 2 hours 30 minutes", BERLIN, NOW, "2026-11-23T12:47"),
+        ("in 2 h and 5 min", BERLIN, NOW, "2026-11-23T12:22"),
+        ("in 90 sec", BERLIN, NOW, "2026-11-23T10:18:30"),
+        ("half past 8 tomorrow", BERLIN, NOW, "2026-11-24T07:30"),
+        ("tomorrow at a quarter to nine", BERLIN, NOW, "2026-11-24T07:45"),
+        ("tomorrow, quarter past 8 pm", BERLIN, NOW, "2026-11-24T19:15"),
+        ("tomorrow at quarter to midnight", BERLIN, NOW, "2026-11-24T22:45"),
         ("in 2 days", BERLIN, "2026-10-24T08:00", "2026-10-26T09:00"),
         ("in a month", BERLIN, "2027-01-31T10:00", "2027-02-28T10:00"),
         ("monday at 9", BERLIN, NOW, "2026-11-30T08:00"),
@@ -56,7 +63,8 @@ def times(every: str, zone: str, now: str, *, after: str = "", count: int = 3) -
         ("9999-12-31T23:59-14:00", BERLIN, NOW, "is more than 200 years away"),
         *((text, BERLIN, NOW, "is not a time; use a form such as 2027-01-31T08:00, tomorrow at 8, next Monday at 9:30 "
            "or in 2 hours") for text in (" ", "soon", "tomorrow at 25", "in 999999 years", "February 30", "2027-13-01",
-                                         "in 2 fortnights", "٣ pm", "DTSTART:20270101")),
+                                         "in 2 fortnights", "tomorrow at half 8", "tomorrow at half to 8",
+                                         "in 30 minutes 2 hours", "٣ pm", "DTSTART:20270101")),
         ("1" * 501, BERLIN, NOW, "has 501 characters; the limit is 500"),
     ],
 )  # fmt: skip
@@ -93,6 +101,12 @@ def test_times(text: str, zone: str, now: str, expected: str) -> None:
          "monthly on the first Tuesday at 07:00"),
         ("yearly on february 29 at 8", "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29;BYHOUR=8;BYMINUTE=0",
          "yearly on February 29 at 08:00"),
+        ("every day at half past 8", "FREQ=DAILY;BYHOUR=8;BYMINUTE=30", "daily at 08:30"),
+        ("biweekly on monday at 9", "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=9;BYMINUTE=0",
+         "every 2 weeks on Monday at 09:00"),
+        ("alternate fridays at 9", "FREQ=WEEKLY;INTERVAL=2;BYDAY=FR;BYHOUR=9;BYMINUTE=0",
+         "every 2 weeks on Friday at 09:00"),
+        ("30 8 * * 1-5", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYHOUR=8;BYMINUTE=30", "every weekday at 08:30"),
         ("FREQ=DAILY;COUNT=3;BYHOUR=8", "FREQ=DAILY;COUNT=3;BYHOUR=8;BYMINUTE=0", "daily at 08:00, 3 times"),
         ("FREQ=DAILY;UNTIL=20270105;BYHOUR=8", "FREQ=DAILY;UNTIL=20270105;BYHOUR=8;BYMINUTE=0",
          "daily at 08:00, until 2027-01-05"),
@@ -174,6 +188,22 @@ def test_a_schedule_continues_after_a_week_off_and_after_two_hundred_years() -> 
 )
 def test_recurrences_without_a_time_start_at_full_hours(text: str, start: str) -> None:
     assert find_start(parse_every(text, BERLIN, utc(NOW)), BERLIN, utc(NOW)) == utc(start)
+
+
+def test_an_interval_counts_from_the_first_day_that_fits() -> None:
+    sunday = "2026-11-29T10:00"
+    for text, expected in (
+        ("every other monday at 9", "26-11-30T08:00 26-12-14T08:00 26-12-28T08:00"),
+        ("every 3 weeks on friday at 9", "26-12-04T08:00 26-12-25T08:00 27-01-15T08:00"),
+        ("biweekly on sunday at 9", "26-12-06T08:00 26-12-20T08:00 27-01-03T08:00"),
+        ("biweekly on sunday at 12", "26-11-29T11:00 26-12-13T11:00 26-12-27T11:00"),
+        ("every 2 months on the 3rd at 9", "26-12-03T08:00 27-02-03T08:00 27-04-03T07:00"),
+        ("every 3 days at 8", "26-11-30T07:00 26-12-03T07:00 26-12-06T07:00"),
+    ):
+        rule = parse_every(text, BERLIN, utc(sunday))
+        start = find_start(rule, BERLIN, utc(sunday))
+        found = next_times(rule, start, BERLIN, utc(sunday))
+        assert " ".join(f"{one:%y-%m-%dT%H:%M}" for one in found) == expected, text
 
 
 @pytest.mark.parametrize(
