@@ -319,9 +319,13 @@ async def find_router(specialists: tuple[AnySpecialist, ...], store: ValueStore 
     key = asyncio.get_running_loop(), specialists
     if (making := _making.get(key)) is None:
         making = _making[key] = asyncio.create_task(_make_router(specialists, store), name="router")
-        making.add_done_callback(
-            lambda task: _making.pop(key, None) and (task.cancelled() or task.exception()) and None
-        )
+
+        def forget(task: asyncio.Task[Router]) -> None:
+            del _making[key]
+            if not task.cancelled():
+                task.exception()  # the turns that wait get it, if any still do
+
+        making.add_done_callback(forget)
     return await asyncio.shield(making)
 
 
