@@ -178,7 +178,7 @@ class Documentation:
     def _rank(self, query: str) -> list[int]:
         """Return the numbers of matching parts, best first: the more words match, and the rarer, the better.
 
-        A heading with all words counts double.
+        A part below a heading with all words counts more, and a special page counts less.
         """
         words = list(dict.fromkeys(content_words(query)))[:MAX_SEARCHED]
         if not words:
