@@ -132,7 +132,7 @@ def _has_few_values(body: bytes) -> bool:
 
 
 def _repair(error: UnicodeError) -> tuple[str, int]:
-    """Return what browsers read where Python's codecs fail, and where to go on.
+    """Return what browsers read where Python's codecs fail, and the position after it.
 
     EUC-JP: the characters of vendors, such as ①, which are in Shift_JIS, too. GBK: the euro sign of Windows.
     """

@@ -15,7 +15,7 @@ from brain.store import users
 from brain.store.rows import SECOND
 from brain.store.schema import ANSWER_KEY
 
-KEPT = 30 * 86_400 * SECOND
+MAX_AGE = 30 * 86_400 * SECOND
 """How long an answer is recognized, in microseconds."""
 MAX_PIECES = 50
 """Pieces of one answer that are recognized alone."""
@@ -76,7 +76,7 @@ def remember(db: sqlite3.Connection, user: str, exchange: Exchange, texts: Seque
     number, marks = users.add(db, user), exchange.untrusted | exchange.private_data << 1
     if exchange.private_data:
         users.note_private_data(db, number)
-    db.execute("DELETE FROM answer WHERE at < ?", (now - KEPT,))
+    db.execute("DELETE FROM answer WHERE at < ?", (now - MAX_AGE,))
     db.executemany(
         "INSERT INTO answer (user, digest, marks, at) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (user, digest) DO UPDATE SET marks = marks | excluded.marks, at = excluded.at",
@@ -96,7 +96,7 @@ def find_marks(db: sqlite3.Connection, user: str, texts: Sequence[str], now: int
     number, found, is_unknown = users.find(db, user), 0, False
     query = "SELECT marks FROM answer WHERE user = ? AND digest = ? AND at >= ?"
     for digest in _digests(db, texts):
-        row = db.execute(query, (number, digest, now - KEPT)).fetchone()
+        row = db.execute(query, (number, digest, now - MAX_AGE)).fetchone()
         is_unknown = is_unknown or row is None
         found |= 0 if row is None else row[0]
     has_private_data = bool(found & 2) or (is_unknown and users.has_private_data(db, number))

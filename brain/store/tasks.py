@@ -49,7 +49,7 @@ MAX_ENDED = 500
 KEEP_PACKETS = 24 * 3600 * SECOND
 """How long the channel has packets for clients that reconnect."""
 PACKET_TEXT = 2_000
-"""Characters of a result in a packet. What a person must approve is never cut."""
+"""Characters of a result in a packet. The text of an approval is never cut."""
 MAX_READ = 500
 """Packets per read."""
 TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "skipped", "approval", "paused"})

@@ -195,7 +195,7 @@ class Step:
 
 
 class AnswerLines:
-    """The text of the answer, without lines that are a call and nothing else: a small model may go on to write them.
+    """The text of the answer, without lines that are a call and nothing else: a small model may write more of them.
 
     Lines of code stay.
     """

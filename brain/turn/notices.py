@@ -101,13 +101,13 @@ def fallback(failed: str, successor: str) -> Notice:
 
 
 def without_round(failed: str) -> Notice:
-    """Return the notice that the answer goes on without a round whose models failed."""
-    return Notice("fallback", f"The model {failed} failed, so Brain goes on without this round.")
+    """Return the notice that the answer continues without a round whose models failed."""
+    return Notice("fallback", f"The model {failed} failed, so Brain continues without this round.")
 
 
 def without_model(failed: str) -> Notice:
     """Return the notice that the answer is what was known when the last model failed."""
-    return Notice("fallback", f"The model {failed} failed, so the answer is what was found before.")
+    return Notice("fallback", f"The model {failed} failed, so the answer is what Brain had found.")
 
 
 def skipped(failing: str, successor: str) -> Notice:

@@ -40,7 +40,7 @@ class Plan:
         temperature: Sampling temperature, unless the client chose one.
         decoding: How the model decodes the pass.
         seconds: Time limit of a pass that shows nothing.
-        may_fail: Whether the answer goes on without the pass if all models fail.
+        may_fail: Whether the answer continues without the pass if all models fail.
     """
 
     participant: Participant

@@ -592,7 +592,7 @@ class Turn:
             except ModelError:
                 if not plan.may_fail:
                     raise
-                log.info("turn %s goes on without a pass that failed: %s", self.id, failure)
+                log.info("turn %s continues without a pass that failed: %s", self.id, failure)
                 if plan.round is not None:
                     context.emit((self._annotations.add_notice(notices.without_round(participant.model.name)),))
                 break
