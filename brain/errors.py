@@ -7,7 +7,8 @@ BrainError
 ├── ModelError           the model server cannot be reached, failed, or has no room
 │   ├── PrefillRefused   it rejects a prefill
 │   ├── ToolsRefused     it rejects tools
-│   └── ContentFiltered  its content filter rejects the request, or stopped the answer
+│   ├── ContentFiltered  its content filter rejects the request, or stopped the answer
+│   └── UnreadableData   it sent something that breaks its protocol
 ├── StoreError           the store cannot be read or written
 └── Refused              a specialist rejects a call
 """
@@ -140,6 +141,13 @@ class ContentFiltered(ModelError):
     def __init__(self, detail: str = "", *, status: int | None = None) -> None:
         message = "The content filter of the model server stopped the answer."
         super().__init__("model_failed", message, detail, recoverable=False, status=status)
+
+
+class UnreadableData(ModelError):
+    """The model server sent something that breaks its protocol. What follows may still be an answer."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("model_failed", "The model server sent data that Brain cannot read.", detail)
 
 
 class StoreError(BrainError):

@@ -123,11 +123,6 @@ def _find_cause(error: BaseException) -> str:
     return words or str(error) or "the connection closed"
 
 
-def unreadable(detail: str) -> ModelError:
-    """Return the error for data that breaks the protocol."""
-    return ModelError("model_failed", "The model server sent data that Brain cannot read.", detail)
-
-
 def is_broken_call(error: Any) -> bool:
     """Return whether a server reports, in the middle of an answer, that it cannot read the model's tool call."""
     return _BROKEN_CALL.search(str(error)[:2000]) is not None

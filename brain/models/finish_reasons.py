@@ -22,16 +22,18 @@ _WORDS: Mapping[Ending, str] = {
         content_filter content_filtered sensitive refusal guardrail_intervened guardrails error_toxic
         safety recitation language blocklist prohibited_content spii image_safety image_prohibited_content
     """,
-    # Gemini: the model wrote a call that the server cannot read
+    # Gemini, then Bedrock: the model wrote a call that the server cannot read
     "broken_call": """
         function_call_filter malformed_function_call unexpected_tool_call too_many_tool_calls malformed_response
+        malformed_tool_use
     """,
-    # OpenRouter, Mistral, vLLM, SGLang (`abort`), DeepSeek, GLM (`network_error`), Kimi, watsonx, Cohere, gateways
+    # OpenRouter, Mistral, vLLM, SGLang (`abort`), DeepSeek, GLM (`network_error`), Kimi, watsonx, Cohere, gateways,
+    # Bedrock (`malformed_model_output`)
     "failure": """
         error network_error server_error internal_error insufficient_system_resource abort aborted cancelled canceled
-        user_cancel interrupted interruption timeout failed failure overloaded engine_overloaded rate_limit
-        rate_limit_exceeded
-        resource_exhausted unavailable service_unavailable
+        user_cancel interrupted interruption timeout failed failure overloaded engine_overloaded
+        engine_overloaded_error rate_limit rate_limit_exceeded resource_exhausted unavailable service_unavailable
+        malformed_model_output
     """,
 }
 _ENDINGS = {word.replace("_", ""): ending for ending, words in _WORDS.items() for word in words.split()}

@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from brain.errors import ModelError
-from brain.models import failures
+from brain.errors import ModelError, UnreadableData
 
 MAX_LINE_BYTES = 2 * 1024 * 1024
 MAX_MULTILINE_BYTES = 64 * 1024
@@ -120,7 +119,7 @@ class ServerSentEvents(Splitter):
         JSON, as servers send it with status 200 instead of a stream, is its own data.
 
         Raises:
-            ModelError: It has more lines than can be read at once.
+            UnreadableData: It has more lines than can be read at once.
         """
         if item.startswith(b"data: ") and b"\n" not in item:  # as nearly all are
             return item[6:]
@@ -129,7 +128,7 @@ class ServerSentEvents(Splitter):
         if item.lstrip().startswith(b"{"):
             return item
         if len(item) > MAX_MULTILINE_BYTES:
-            raise failures.unreadable("an event of many lines")
+            raise UnreadableData("an event of many lines")
         fields = [line.partition(b":")[::2] for line in item.split(b"\n")]
         data = [value.removeprefix(b" ") for name, value in fields if name in (b"data", b"error")]
         is_error = any(name == b"error" or (name, value.strip()) == (b"event", b"error") for name, value in fields)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from brain.errors import ModelError, Refused
+from brain.errors import ModelError, Refused, UnreadableData
 from brain.events import Thinking
 from brain.messages import CallMessage, Finish, Message, PassUsage
 from brain.models import failures
@@ -229,7 +229,7 @@ async def _translate(answer: Awaitable[T], url: str) -> T:
     except ConnectionError as error:
         raise ModelError("model_unreachable", failures.UNREACHABLE, failures.describe_failure(error, url)) from None
     except (pydantic.ValidationError, ValueError) as error:
-        raise failures.unreadable(str(error)[:200]) from None
+        raise UnreadableData(str(error)[:200]) from None
 
 
 async def find_model(url: str, seconds: float, key: str | None = None) -> str | None:
@@ -276,7 +276,7 @@ async def _show(server: httpx.AsyncClient, name: str) -> _ModelDetails:
     try:
         return _details_decoder.decode(response.content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise failures.unreadable(f"{error}: {response.content[:200]!r}") from None
+        raise UnreadableData(f"{error}: {response.content[:200]!r}") from None
 
 
 def build_reply(offered: Collection[str] = ()) -> Reply:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin
 import httpx
 import msgspec
 
-from brain.errors import ContentFiltered, ModelError, for_log
+from brain.errors import ContentFiltered, ModelError, UnreadableData, for_log
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, PassUsage, PromptProgress
 from brain.models import failures
@@ -137,7 +137,7 @@ class Reply:
     """
 
     __slots__ = (
-        "_calls", "_decode", "_has_text", "_pending_surrogate", "_splitter", "_template",
+        "_calls", "_decode", "_has_text", "_pending_surrogate", "_splitter", "_template", "_unreadable",
         "error", "has_ended", "has_items", "is_over",
     )  # fmt: skip
 
@@ -158,6 +158,7 @@ class Reply:
         self._pending_surrogate = ""  # of a character, until its other half comes
         self._calls = CallAssembler(offered)
         self._has_text = False
+        self._unreadable: UnreadableData | None = None  # the first item that was ignored
 
     def feed(self, data: bytes) -> list[Chunk]:
         """Decode the bytes of one read; store an error and return the chunks before it."""
@@ -173,7 +174,10 @@ class Reply:
 
     def close(self) -> list[Chunk]:
         """Decode the rest at the end of the body."""
-        return self._read(self._splitter.close())
+        chunks = self._read(self._splitter.close())
+        if not self.has_ended:
+            self.error = self.error or self._unreadable
+        return chunks
 
     def cut(self) -> Sequence[Chunk]:
         """Return the calls that wait for an end that does not come, if others run already."""
@@ -205,6 +209,8 @@ class Reply:
                 if (data := self._splitter.data(item)) is not None:
                     self.has_items = True
                     parts = self._decode(data)
+            except UnreadableData as error:
+                parts = self._ignore(error)
             except ModelError as error:
                 parts = (error,)
             if self._calls.has_started:  # text beside a call must not end the pass before it
@@ -221,6 +227,15 @@ class Reply:
         if len(chunks) > 1:
             chunks.sort(key=lambda chunk: isinstance(chunk, PassUsage))  # a turn needs the finish before the usage
         return chunks
+
+    def _ignore(self, error: UnreadableData) -> Sequence[Part]:
+        """Ignore an item that cannot be read, unless a part of a call may be lost with it."""
+        if self._calls.is_waiting:
+            return (error,)
+        if self._unreadable is None:
+            self._unreadable = error
+            log.warning("ignoring a part of an answer: %s", error)
+        return ()
 
     def _add_texts(self, texts: list[str], chunks: list[Chunk]) -> None:
         """Move the texts to the chunks, as one."""
@@ -260,6 +275,8 @@ class Reply:
                 self._fail(part)
             case UnknownFinish() if not (self._has_text or self._calls):
                 self._fail(failures.from_event(f"finish reason {part.reason}, without a text"))
+            case Finish() | UnknownFinish() | EndOfReply() if self._unreadable and not (self._has_text or self._calls):
+                self._fail(self._unreadable)
             case Finish() | UnknownFinish() | EndOfReply():
                 self._end(part, chunks)
             case _:
@@ -374,10 +391,12 @@ def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]", checks: Reporte
 
     Raises:
         ModelError: The item reports a failure.
+        UnreadableData: It cannot be read.
     """
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        problem = error
         if len(data) <= MAX_REPAIR_BYTES:
             with suppress(ValueError, RecursionError):
                 value = json.loads(data.decode(errors="replace"), parse_int=_parse_int)
@@ -385,6 +404,8 @@ def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]", checks: Reporte
                     return cast("T", _convert(value, decoder.type, "event", checks))
     if failures.is_failure_text(data):
         raise failures.from_event(data[:2000].decode(errors="replace"))
+    if data.lstrip().startswith(b"{"):
+        raise UnreadableData(f"{problem}: {data[:200]!r}")
     if data.strip():
         checks.reject("event", data)
     return None
@@ -437,7 +458,7 @@ def read_calls(value: Any, checks: ReportedValues) -> Iterator[CallDelta]:
             checks.count("tool_calls[].index", fields.get("index")),
             (checks.text("tool_calls[].id", call_id) or "").strip()[:MAX_NAME],
             (checks.text("tool_calls[].function.name", fields.get("name")) or "")[:MAX_NAME],
-            next((fields[name] for name in _ARGUMENTS if fields.get(name)), fields.get("arguments")),
+            max((fields.get(name) for name in _ARGUMENTS), key=lambda value: (bool(value), value is not None)),
         )
 
 

@@ -45,9 +45,12 @@ SENTENCE_CLOSERS = "\"'”’»)]*_」』）"
 
 LONG_PROMPT = 256
 """Shortest prompt, in tokens, whose progress is shown."""
-NO_ARGUMENTS = "the call has no arguments; send an object, {} if none is needed"
 PROMPT_STEP = 0.05
 """Share of the prompt between two notices."""
+
+NO_ARGUMENTS = "the call has no arguments; send an object, {} if none is needed"
+PROPERTY_KEYWORDS = ("properties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf")
+"""Keywords of JSON Schema that may give an object properties."""
 
 
 class Model(ModelView, Protocol):
@@ -697,7 +700,7 @@ def read_native_call(native: NativeCall, syntax: MarkerSyntax, schema: Mapping[s
     if len(native.arguments) > MARKER_LIMIT:
         return Call(native.name, code="oversized", reason=TOO_LONG)
     arguments = native.arguments.strip()
-    if not arguments and schema is not None and schema.get("properties"):
+    if not arguments and schema is not None and any(map(schema.get, PROPERTY_KEYWORDS)):
         return Call(native.name, code="malformed", reason=NO_ARGUMENTS)
     params, problem = decode_object(arguments or "{}")
     if params is None:

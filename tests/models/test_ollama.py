@@ -71,7 +71,9 @@ END = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "s
         (lines(text("a"), {"error": {"message": "boom"}}), ["a", "<model_failed>"]),
         (lines(text("a"), {"object": "error", "message": "boom"}), ["a", "<model_failed>"]),
         (lines(text("a"), b"upstream connect error"), ["a", "<model_failed>"]),
-        (lines(text("a"), b'{"message":{"content":"b', text("c")), ["ac"]),
+        (lines(b"{broken", text("a"), b'{"message":{"content":"b', END), ["a", Finish("stop"), PassUsage(0, 2)]),
+        (lines(text("a"), b'{"message":{"content":"b'), ["a", "<model_failed>"]),
+        (lines(b"{broken", END), [PassUsage(0, 2), "<model_failed>"]),
         (lines(text("a"), {**END, "done_reason": "error"}), ["a", PassUsage(0, 2), "<model_failed>"]),
         (lines(text("a"), {**END, "done_reason": "content_filter"}), ["a", Finish("content_filter"), PassUsage(0, 2)]),
         # what cannot be read is ignored

@@ -169,7 +169,18 @@ DONE = b"[DONE]"
         (frames(delta(content="a"), {"error": {"message": "maximum context length is 8 tokens"}}),
          ["a", "<model_context>"]),
         (frames(delta(content="a")) + b'event: error\ndata: {"error": "boom"}\n\n', ["a", "<model_failed>"]),
-        (frames(delta(content="a"), b"{", delta(content="b")), ["ab"]),
+        # what is not JSON is ignored, unless nothing good follows, or a part of a call may be lost with it
+        (frames(delta(content="a"), b"{broken", b'{"choices": [', delta(content="b"), STOP, DONE),
+         ["ab", Finish("stop")]),
+        (frames(b"{broken", delta(content="a"), b"{broken", DONE), ["a"]),
+        (frames(delta(content="a"), STOP, b"{broken", DONE), ["a", Finish("stop")]),
+        (frames(delta(content="a"), b"{broken"), ["a", "<model_failed>"]),
+        (frames(b"{broken", STOP, DONE), ["<model_failed>"]),
+        (frames(b"{broken", DONE), ["<model_failed>"]),
+        (frames(tool(id="c1", name="add", arguments='{"a":1'), b"{broken", tool(arguments="}"), STOP),
+         ["<model_failed>"]),
+        (frames(tool(id="c1", name="add", arguments={"a": 1}), b"{broken", STOP),
+         [NativeCall("add", '{"a":1}'), Finish("stop")]),
         (frames(delta(content="a"), b"Internal Server Error"), ["a", "<model_failed>"]),
         (frames(delta(content="a"), {"object": "error", "message": "boom", "type": "x", "code": 500}, STOP),
          ["a", "<model_failed>"]),
@@ -271,6 +282,7 @@ FINISH_REASONS = {
     ],
     "<model_failed>": [
         "error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled", "timeout",
+        "engine_overloaded", "engine_overloaded_error", "malformed_model_output",
     ],
 }  # fmt: skip
 
@@ -308,11 +320,13 @@ def test_an_unknown_reason_is_logged_once_and_no_success_without_a_text(caplog: 
 def test_one_bad_value_is_logged_per_answer(caplog: pytest.LogCaptureFixture) -> None:
     decode(build_reply, [frames(b"ping", b"[]", delta(content=7), usage(prompt_tokens=-1), STOP)])
     assert len(caplog.records) == 1
+    decode(build_reply, [frames(b"{broken", delta(content="a"), b"{broken", b"data: x\n" * 20_000, STOP)])
+    assert len(caplog.records) == 2
 
 
 def test_json_without_end_of_depth() -> None:
-    for key, expected in ((b"error", ["<model_failed>"]), (b"other", [])):
-        assert decode(build_reply, [b'data: {"%b": ' % key + b"[" * 100_000 + b"\n\n"]) == expected
+    for key in (b"error", b"other"):
+        assert decode(build_reply, [b'data: {"%b": ' % key + b"[" * 100_000 + b"\n\n"]) == ["<model_failed>"]
 
 
 def test_texts_of_one_read_are_one_chunk() -> None:

@@ -9,6 +9,7 @@ from model_answers import model_of
 from model_servers import Cut, Item, OllamaServer, OpenAIServer, Pass, Raw, Server, models
 from turn_helpers import add, ask_for, done, echo, failed, read, registry_of, short, succeeded, turn_of
 
+from brain import specialist
 from brain.events import Event, Limits, SyntaxName
 from brain.messages import Call
 from brain.turn.turn import Turn
@@ -323,6 +324,46 @@ async def test_the_server_makes_the_model_call(must_call: bool | str, choice: ob
         request = ask_for(syntax=NATIVE, tools=(Tool("f"),), must_call=must_call)
         await read(turn_of(model, registry_of(echo, add), request))
         assert server.generated[0]["tool_choice"] == choice
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_given"),
+    [
+        ({"arguments": "{}"}, True),
+        ({"arguments": {}}, True),
+        ({"parameters": {}}, True),
+        ({"arguments": None, "args": {}}, True),
+        ({"arguments": ""}, False),
+        ({"arguments": " "}, False),
+        ({"arguments": None}, False),
+        ({"arguments": "null"}, False),
+        ({"arguments": '""'}, False),
+        ({}, False),
+    ],
+)
+@pytest.mark.parametrize("server_class", [OpenAIServer, OllamaServer])
+async def test_missing_arguments_are_none_only_if_there_are_no_parameters(
+    server_class: type[Server], fields: Mapping[str, Any], is_given: bool
+) -> None:
+    @specialist
+    async def ping() -> str:
+        """Answers."""
+        return "pong"
+
+    encode = openai if server_class is OpenAIServer else ollama
+    for name, client_schema, runs in (
+        ("echo", {}, is_given),
+        ("ping", {}, True),
+        ("lamp", {"type": "object", "properties": {"state": {"type": "string"}}}, is_given),
+        ("lamp", {"$ref": "#/$defs/state", "$defs": {"state": {"properties": {"state": {}}}}}, is_given),
+        ("lamp", {"type": "object"}, True),
+    ):
+        items = encode({"tool_calls": [{"index": 0, "id": "x", "function": {"name": name, **fields}}]})
+        async with server_class(Pass(items), Pass(["Well."])) as server, model_of(server) as model:
+            request = ask_for(syntax=NATIVE, tools=(Tool("lamp", "", client_schema),))
+            events = short(await read(turn_of(model, registry_of(echo, ping), request)))
+        assert (events[0] != failed(name, "malformed")) is runs
+        assert runs or len(server.generated) == 2
 
 
 async def test_the_last_pass_keeps_the_tools_for_the_cache() -> None:
