@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -67,30 +67,28 @@ class Resource:
 def join_files(resources: Iterable[Resource]) -> list[Resource]:
     """Return the files of a calendar; each series has its changed occurrences, also those in files of their own."""
     files = {resource.name: resource for resource in resources}
+    series = {name: {**resource.file.series} for name, resource in files.items()}
+    others: dict[str, dict[int, tuple[Resource, int]]] = {name: {} for name in files}
     by_uid = defaultdict[str, list[str]](list)
-    for name, resource in files.items():
-        for uid in resource.file.series:
+    for name in files:
+        for uid in series[name]:
             by_uid[uid].append(name)
     for uid, names in by_uid.items():
-        mains = [name for name in names if find_main(files[name].file.series[uid])]
-        if len(names) > 1 and len(mains) == 1 and not uid.startswith("#"):  # an event without a UID
-            _join_series(files, uid, mains[0], [name for name in names if name != mains[0]])
-    return list(files.values())
-
-
-def _join_series(files: dict[str, Resource], uid: str, main: str, names: Sequence[str]) -> None:
-    home = files[main]
-    events, others = list(home.file.series[uid]), dict(home.others)
-    for name in names:
-        resource = files[name]
-        for event in resource.file.series[uid]:
-            number = -1 - len(others)
-            others[number] = resource, event.number
-            events.append(replace(event, number=number))
-        rest = {one: found for one, found in resource.file.series.items() if one != uid}
-        files[name] = replace(resource, file=replace(resource.file, series=rest))
-    series = {**home.file.series, uid: align_changes(events)}
-    files[main] = replace(home, file=replace(home.file, series=series), others=others)
+        mains = [name for name in names if find_main(series[name][uid])]
+        if len(names) == 1 or len(mains) != 1 or uid.startswith("#"):  # an event without a UID
+            continue
+        main, events = mains[0], list(series[mains[0]][uid])
+        for name in names:
+            if name != main:
+                for event in series[name].pop(uid):
+                    number = -1 - len(others[main])
+                    others[main][number] = files[name], event.number
+                    events.append(replace(event, number=number))
+        series[main][uid] = align_changes(events)
+    return [
+        replace(resource, file=replace(resource.file, series=series[name]), others=others[name])
+        for name, resource in files.items()
+    ]
 
 
 class CalendarStore(Protocol):
