@@ -22,13 +22,15 @@ class _Tokens(NamedTuple):
     end: str
 
 
+_DEEPSEEK = ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>")
 _FORMATS = (
     _Tokens("<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
-    _Tokens("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"),
+    *(_Tokens(*(token.replace("｜", bar) for token in _DEEPSEEK)) for bar in "｜|"),  # models also spell the tokens
 )
 _TOKENS = {opener: one for one in _FORMATS for opener in (one.section, one.begin)}
 OPENERS = tuple(_TOKENS)
-TEMPLATE_WORDS = tuple(one.begin for one in _FORMATS)
+TEMPLATE_WORDS = (*(one.begin for one in _FORMATS), "<|im_middle|>", "<｜Assistant｜>")
+"""Also of templates of these models that leave the calls out."""
 _MAX_HEADER = 256
 _NAME = re.compile(rf"\s*(?:functions?\.)?({NAME.pattern})(?::\d+)?\s*")
 _PROBLEM = "the call is not a name and one JSON object"

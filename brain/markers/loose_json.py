@@ -76,6 +76,8 @@ def skip_to_value(cursor: Cursor) -> Steps:
         if character not in "/#":
             return True
         cursor.at += 1
+        if character == "/" and not ((yield from cursor.wait_for_character()) and cursor.text[cursor.at] in "/*"):
+            return False
         if not (yield from _move_past_comment(cursor, character)):
             return False
     return False

@@ -393,7 +393,7 @@ def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Deli
         others |= {**dict.fromkeys(harmony.ENDS, "end"), harmony.MESSAGE_END: "dropped"}
     delimiters = (*openers, *others)
     beginnings = [opener for opener in REASONING if not is_known or opener in template or opener == "<think>"]
-    beginnings += [header for header in ANSWER_HEADERS if not is_known or header[: header.index(">") + 1] in template]
+    beginnings += [header for header in ANSWER_HEADERS if not is_known or header.partition(">")[0] in template]
     tokens = ends | possible_ends | subjects
     return _Delimiters(
         openers,

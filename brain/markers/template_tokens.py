@@ -100,7 +100,7 @@ REASONING: Mapping[str, str] = {
 """Tags around reasoning."""
 
 _TURNS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
-    (("<|im_start|>",), ("<|im_end|>", "<|endoftext|>")),
+    (("<|im_start|>",), ("<|im_end|>", "<|endoftext|>", "<|endofprompt|>", "<end_of_utterance>")),
     (("<|im_user|>", "<|im_assistant|>"), ("<|im_end|>",)),
     (("<|start_header_id|>",), ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")),
     (("<|header_start|>",), ("<|eot|>", "<|eom|>", "<|end_of_text|>")),
@@ -110,15 +110,19 @@ _TURNS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
     (("<|turn>",), ("<turn|>", "<eos>")),
     (("[INST]",), ("</s>", "[/INST]")),
     (("<｜User｜>", "<｜Assistant｜>"), ("<｜end▁of▁sentence｜>",)),
-    (("<|START_OF_TURN_TOKEN|>",), ("<|END_OF_TURN_TOKEN|>",)),
+    (("<|START_OF_TURN_TOKEN|>",), ("<|END_OF_TURN_TOKEN|>", "<|END_RESPONSE|>")),
     (("[|user|]", "[|assistant|]"), ("[|endofturn|]",)),
-    # GPT-OSS, MiniMax, Ling, Apertus, Seed, Hunyuan
-    ((), ("<|return|>", "<|endofprompt|>", "[e~[", "<|role_end|>", "<|assistant_end|>", "<seed:eos>", "<|eos|>")),
+    (("<|start|>", "<|channel|>"), ("<|return|>", "<|call|>")),
+    (("~b]",), ("[e~[",)),  # `]~b]`: no text that ends with a bracket is held back
+    (("<|assistant_start|>",), ("<|assistant_end|>",)),
+    (("<seed:bos>",), ("<seed:eos>",)),
+    (("<|begin|>",), ("<|flush|>", "<|calls|>", "<|end|>")),
+    ((), ("<|role_end|>", "<|eos|>")),  # Ling, Hunyuan
 )
 """Tokens that start and end a message, by template."""
 ANSWER_HEADERS = (
     *("<|im_start|>assistant", "<|start_header_id|>assistant<|end_header_id|>", "<start_of_turn>model"),
-    *("<|header_start|>assistant<|header_end|>", "<|assistant|>", "<｜Assistant｜>"),
+    *("<|header_start|>assistant<|header_end|>", "<|assistant|>", "<｜Assistant｜>", "<|START_RESPONSE|>", "[/INST]"),
 )
 """What some models write before an answer, although the prompt ends with it."""
 _REASONING_SWITCH = re.compile(r"enable_thinking|thinking_budget|IsThinkSet|\.Think\b")

@@ -294,6 +294,9 @@ class OpenAI(Remote):
         }
         if decoding.stop:
             request["stop"] = decoding.stop
+        if self._dialect is LLAMA_CPP and tool_choice not in TOOL_CHOICES:  # it takes a name for `auto`
+            tools = [tool for tool in tools if tool["function"]["name"] == tool_choice]
+            tool_choice = "required"
         if tools:
             request["tools"] = tools
         if tools and tool_choice != "auto":  # without tools, the server would read the whole prompt anew

@@ -144,7 +144,7 @@ class Remote(ABC):
             self.resume = self._fixed_resume = "message"
             raise
         except ToolsRefused as refusal:
-            if refusal.is_general:
+            if refusal.is_general and tool_choice == "auto":  # otherwise it may reject only the choice
                 self.accepts_tools, self._has_refused_tools = False, True
             raise
 

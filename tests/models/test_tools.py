@@ -317,13 +317,34 @@ async def test_a_call_that_the_server_cannot_read(server_class: type[Server], fr
 
 
 @pytest.mark.parametrize(
-    ("must_call", "choice"), [(True, "required"), ("f", {"type": "function", "function": {"name": "f"}})]
+    ("answers", "must_call", "choice", "names"),
+    [
+        ({}, True, "required", ["echo", "add", "f"]),
+        ({}, "f", {"type": "function", "function": {"name": "f"}}, ["echo", "add", "f"]),
+        (LLAMA_CPP, True, "required", ["echo", "add", "f"]),
+        (LLAMA_CPP, "f", "required", ["f"]),
+    ],
 )
-async def test_the_server_makes_the_model_call(must_call: bool | str, choice: object) -> None:
-    async with OpenAIServer(Pass(["Hi."])) as server, model_of(server) as model:
+async def test_the_server_makes_the_model_call(
+    answers: Mapping[str, Any], must_call: bool | str, choice: object, names: list[str]
+) -> None:
+    async with OpenAIServer(Pass(["Hi."]), answers=answers) as server, model_of(server, identify=True) as model:
         request = ask_for(syntax=NATIVE, tools=(Tool("f"),), must_call=must_call)
         await read(turn_of(model, registry_of(echo, add), request))
-        assert server.generated[0]["tool_choice"] == choice
+        (body,) = server.generated
+        assert (body["tool_choice"], sorted(tool["function"]["name"] for tool in body["tools"])) == (
+            choice,
+            sorted(names),
+        )
+
+
+async def test_a_server_that_rejects_a_choice_still_gets_tools() -> None:
+    refusal = Pass(status=400, answer={"error": {"message": "tool_choice 'required' is not supported"}})
+    async with OpenAIServer(refusal, Pass(["Hi."]), Pass(["Hi."])) as server, model_of(server) as model:
+        for must_call in (True, False):
+            request = ask_for(syntax=NATIVE, tools=(Tool("f"),), must_call=must_call)
+            await read(turn_of(model, registry_of(echo, add), request))
+        assert ["tools" in body for body in server.generated] == [True, False, True]
 
 
 @pytest.mark.parametrize(

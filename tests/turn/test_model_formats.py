@@ -188,7 +188,8 @@ def test_the_format_of_another_template_is_text() -> None:
     "end",
     [
         *("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", "<|end|>", "<｜end▁of▁sentence｜>", "<|return|>"),
-        *("[/INST]", "<|endofprompt|>", "[e~[", "<|role_end|>", "<seed:eos>", "<|eos|>"),
+        *("[/INST]", "<|endofprompt|>", "[e~[", "<|role_end|>", "<seed:eos>", "<|eos|>", "<|call|>"),
+        *("<|flush|>", "<|END_RESPONSE|>", "<end_of_utterance>"),
     ],
 )
 @pytest.mark.parametrize("after", ["", "\n<|im_start|>user\nAnd you?<|im_end|>", "\nSPECIALIST_REQUEST[echo]"])
