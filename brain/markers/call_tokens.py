@@ -29,6 +29,7 @@ _FORMATS = (
 )
 _TOKENS = {opener: one for one in _FORMATS for opener in (one.section, one.begin)}
 OPENERS = tuple(_TOKENS)
+SECTION_ENDS = {one.section: one.section.replace("begin", "end") for one in _FORMATS}
 TEMPLATE_WORDS = (*(one.begin for one in _FORMATS), "<|im_middle|>", "<｜Assistant｜>")
 """Also of templates of these models that leave the calls out."""
 _MAX_HEADER = 256

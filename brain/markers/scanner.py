@@ -53,7 +53,7 @@ _MODEL_FORMATS = (tags, mistral, llama, call_tokens)
 _Read = Callable[[Cursor, str], Reader]
 _Mode = Callable[["Scanner", str, int, list[Piece]], int]
 _Search = Callable[..., re.Match[str] | None]
-_Meaning = Literal["forged", "dropped", "end", "possible end", "subject", "reasoned"]
+_Meaning = Literal["forged", "dropped", "section end", "end", "possible end", "subject", "reasoned"]
 FindSchema = Callable[[str], Mapping[str, Any] | None]
 
 _NOT_WHITE = re.compile(r"\S")
@@ -91,9 +91,9 @@ class Scanner:
     """
 
     __slots__ = (
-        "_assumed", "_beginnings", "_buffer", "_delimiters", "_find", "_find_schema", "_has_called", "_has_subject",
-        "_high_surrogate", "_is_literal", "_is_plain", "_marker", "_mode", "_stops", "_syntaxes", "_thinking_end",
-        "_whitespace",
+        "_assumed", "_beginnings", "_buffer", "_delimiters", "_find", "_find_schema", "_has_called", "_has_section",
+        "_has_subject", "_high_surrogate", "_is_literal", "_is_plain", "_marker", "_mode", "_stops", "_syntaxes",
+        "_thinking_end", "_whitespace",
     )  # fmt: skip
 
     def __init__(
@@ -106,7 +106,7 @@ class Scanner:
         stops: bool = True,
     ) -> None:
         self._syntaxes = tuple(syntaxes)
-        self._delimiters = _find_delimiters(self._syntaxes, template)
+        self._delimiters = _find_delimiters(self._syntaxes, template, stops)
         self._find = self._delimiters.find
         self._find_schema = find_schema
         self._thinking_end = "" if is_continued else find_open_reasoning(template)  # the tag after the reasoning
@@ -114,6 +114,7 @@ class Scanner:
         self._has_subject = False
         self._stops = stops
         self._has_called = False
+        self._has_section = False  # calls whose common closing tag may follow, if text after calls counts
         self._whitespace = 0  # white-space characters since the last call
         self._mode: _Mode = Scanner._at_start
         self._is_plain = False  # in the answer, nothing buffered or quoted: nearly always
@@ -207,7 +208,7 @@ class Scanner:
         if opener is not None and opener[0] in ANSWER_HEADERS:
             return opener.end()
         if opener is not None and opener[0] in harmony.BEGINNINGS:
-            self._delimiters = _find_delimiters(self._syntaxes, harmony.TEMPLATE)
+            self._delimiters = _find_delimiters(self._syntaxes, harmony.TEMPLATE, self._stops)
             self._find, self._assumed = self._delimiters.find, None
             self._start_answer()
             return start
@@ -264,6 +265,8 @@ class Scanner:
             if meaning in (None, "subject"):  # None: a backtick
                 continue
             if meaning in ("end", "possible end", "reasoned") and self._has_subject:
+                continue
+            if meaning == "section end" and not self._has_section:
                 continue
             if meaning == "possible end":
                 following = self._delimiters.after_end_at(text, match.end())
@@ -344,7 +347,7 @@ class Scanner:
         self._add_call(parsed, cursor, cursor.raw(), pieces)
         for other in parsed.more:
             self._add_call(other, cursor, "", pieces)
-        self._has_called, self._is_literal, self._whitespace = self._stops, False, 0
+        self._has_called, self._has_section, self._is_literal, self._whitespace = self._stops, True, False, 0
         self._mode = Scanner._in_text
         if self._stops:
             self._mode, self._beginnings = Scanner._after_call, self._delimiters.opener_beginnings
@@ -374,7 +377,7 @@ def _add_text(text: str, pieces: list[Piece]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Delimiters:
+def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str, stops: bool) -> _Delimiters:
     is_known = bool(template.strip())
     modules = [_SYNTAXES[name] for name in syntaxes]
     openers: dict[str, _Read] = {opener: module.read for module in modules for opener in module.OPENERS}
@@ -384,6 +387,8 @@ def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str) -> _Deli
                 openers |= dict.fromkeys(module.OPENERS, module.read)
     ends, possible_ends, subjects = find_message_tokens(template)
     others: dict[str, _Meaning] = {**dict.fromkeys(ends, "end"), **dict.fromkeys(possible_ends, "possible end")}
+    sections = {**tags.SECTION_ENDS, **call_tokens.SECTION_ENDS}
+    others |= {end: "section end" for opener, end in sections.items() if opener in openers and not stops}
     others |= dict.fromkeys(subjects, "subject")
     others |= {closer: "reasoned" for opener, closer in REASONING.items() if not is_known or opener in template}
     others |= {**dict.fromkeys(FORGED_OPENERS, "forged"), BLOCK_CLOSER: "dropped"}

@@ -19,6 +19,7 @@ from brain.markers.loose_json import decode_loosely, move_past_value
 
 _FUNCTION, _INVOKE, _DSML = "<function=", '<invoke name="', '<｜DSML｜invoke name="'
 _SECTIONS = {"<minimax:tool_call>": _INVOKE, "<function_calls>": _INVOKE, "<｜DSML｜function_calls>": _DSML}
+SECTION_ENDS = {opener: f"</{opener[1:]}" for opener in _SECTIONS}
 OPENERS = (_FUNCTION, _INVOKE, _DSML, *_SECTIONS, function_call.TOOL_CALL)
 TEMPLATE_WORDS = (_FUNCTION, _INVOKE, _DSML, "<arg_key>")
 
