@@ -176,7 +176,7 @@ class _Sources:
         results = [result for result, unsent in self._results if not any(word in unsent for word in words)]
         if _is_url(name, value):
             return any(value in result.urls(value) for result in results)
-        return any(result.contains(value) and result.has_forms(value) for result in results)
+        return any(result.contains(value) for result in results)
 
 
 def _find_excess(new: Counter[str], used: Counter[str], known: Counter[str]) -> list[str]:
@@ -214,11 +214,14 @@ class _Text:
         return _normal_urls(url for url in _find_urls(self._text) if host in url.casefold() or not url.isascii())
 
     def contains(self, value: str) -> bool:
-        """Whether the text contains a value as whole words, in any case."""
-        value = value.casefold()
+        """Whether the text, or all of it in lower case, contains a value as whole words.
+
+        If each word could have its own case, a long value could carry a bit of data per word.
+        """
         begin = r"(?<!\w)" if _WORD.match(value) else ""
         end = r"(?!\w)" if _WORD.match(value[-1:]) else ""
-        return bool(value) and re.search(f"{begin}{re.escape(value)}{end}", self._line.casefold()) is not None
+        whole = re.compile(f"{begin}{re.escape(value)}{end}")
+        return value != "" and any(whole.search(line) for line in (self._line, self._line.lower()))
 
     def has_forms(self, value: str) -> bool:
         """Whether each word of a value is written as in the text, in lower or upper case, or capitalized."""

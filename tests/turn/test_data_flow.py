@@ -261,6 +261,7 @@ def test_an_address_of_unknown_source_needs_approval(before: list[str], host: st
         ({"query": "flights Oslo penicillin"}, True),
         ({"query": "flights Oslo evil.example"}, True),
         ({"query": "the last unicorn"}, False),
+        ({"query": "The LAST unicorn"}, True),
         ({"query": "31978945"}, False),
         ({"query": "unicorn the last"}, True),
         ({"query": "the last unicorn!"}, True),
