@@ -314,19 +314,31 @@ async def find_router(specialists: tuple[AnySpecialist, ...], store: ValueStore 
 
     All who wait for it share one thread.
     """
-    if (router := _fitted.get(specialists)) is not None:
-        return router
-    key = asyncio.get_running_loop(), specialists
-    if (making := _making.get(key)) is None:
-        making = _making[key] = asyncio.create_task(_make_router(specialists, store), name="router")
+    key, waiting = (asyncio.get_running_loop(), specialists), asyncio.current_task()
+    while (router := _fitted.get(specialists)) is None:
+        if (making := _making.get(key)) is None:
+            making = _making[key] = asyncio.create_task(_make_router(specialists, store), name="router")
 
-        def forget(task: asyncio.Task[Router]) -> None:
-            del _making[key]
-            if not task.cancelled():
-                task.exception()  # the turns that wait get it, if any still do
+            def forget(task: asyncio.Task[Router]) -> None:
+                del _making[key]
+                if not task.cancelled():
+                    task.exception()  # the turns that wait get it, if any still do
 
-        making.add_done_callback(forget)
-    return await asyncio.shield(making)
+            making.add_done_callback(forget)
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            if not making.cancelled() or waiting is None or waiting.cancelling():
+                raise  # otherwise another engine in this event loop was closed
+    return router
+
+
+async def end_making() -> None:
+    """Cancel what makes routers in this event loop."""
+    making = [task for (loop, _), task in _making.items() if loop is asyncio.get_running_loop()]
+    for task in making:
+        task.cancel()
+    await asyncio.gather(*making, return_exceptions=True)
 
 
 async def _make_router(specialists: tuple[AnySpecialist, ...], store: ValueStore | None) -> Router:

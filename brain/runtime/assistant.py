@@ -22,6 +22,7 @@ from brain.assist.router import (
     EmbeddingClassifier,
     Previous,
     Router,
+    end_making,
     find_fitted,
     find_router,
     follows_up,
@@ -91,6 +92,7 @@ class Assistant:
         """Wait until what was learned is stored."""
         for task in filter(None, (self._embedding, self._fitting)):
             task.cancel()
+        await end_making()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
