@@ -44,7 +44,7 @@ _FILTER = re.compile(
 )
 """How the filters of Azure, OpenAI, DashScope, OpenRouter and GLM report that they rejected something."""
 _FAILURE_TEXT = re.compile(
-    rb"\s*(?:\{\s*\"(?:error|detail)|[^{]*(?:error|exception|fail|unavailable|overload|timed? ?out))", re.IGNORECASE
+    rb"\s*\{\s*\"(?:error|detail)|[^{]*(?:error|exception|fail|unavailable|overload|timed? ?out)", re.IGNORECASE
 )
 _CONTEXT_STATUS = frozenset({400, 413, 422, 500})
 _BAD_REQUEST = frozenset({400, 422})
