@@ -11,13 +11,7 @@ from brain.turn_request import TurnRequest
 MAX_READ = 1_000
 """Characters at the start of a text that are compared."""
 OPENINGS = (
-    # Open WebUI: title, tags, image prompt, follow-ups, search queries, autocompletion, emoji, merged answers
-    "### Task: Generate a concise, 3-5 word title",
-    "### Task: Generate 1-3 broad tags",
-    "### Task: Generate a detailed prompt for",
-    "### Task: Suggest 3-5 relevant follow-up questions",
-    "### Task: Analyze the chat history to determine the necessity of generating search queries",
-    "### Task: You are an autocompletion system",
+    # Open WebUI: emoji, merged answers
     "Your task is to reflect the speaker's likely facial expression",
     "You have been provided with a set of responses from various models to the latest user query",
     # its earlier versions
@@ -33,7 +27,7 @@ OPENINGS = (
 )
 """The first words of the message or of the client's instructions, with single spaces."""
 PARTS = (
-    ("### Task:", "<chat_history>"),  # Open WebUI's templates, also changed ones
+    ("### Task:", "<chat_history>"),  # Open WebUI's templates for titles, tags and others, also changed ones
     ("Available Tools:", "Your task is to choose and return the correct tool(s)"),  # its choice of tools
 )
 """The first words, and others that follow somewhere."""

@@ -554,11 +554,6 @@ CLIENT_TASKS = [
         f"### Task:\n{instruction}\n### Guidelines:\n- Be brief.\n{HISTORY}"
         for instruction in (
             "Generate a concise, 3-5 word title with an emoji summarizing the chat history.",
-            "Generate 1-3 broad tags categorizing the main themes of the chat history, along with 1-3 others.",
-            "Generate a detailed prompt for am image generation task based on the given language and context.",
-            "Suggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next.",
-            "Analyze the chat history to determine the necessity of generating search queries, in the given language.",
-            "You are an autocompletion system. Continue the text in `<text>` based on the **completion type**.",
             "Erfinde einen Titel.",  # a template that the operator of the client changed
         )
     ),
