@@ -208,7 +208,7 @@ _SYMBOL = {
 }
 """What a font shows for a code, of those that texts use."""
 _SIGNS = {"nary": ("chr", "∫", ""), "rad": ("", "√(", ")"), "d": ("begChr", "(", ")")}
-"""Of a formula: the name of a sign that may differ, what stands before, and what behind."""
+"""Of a formula: the name of a sign that may differ, what stands before it, and what after."""
 _SCRIPTS = {"num": "", "den": "/", "sup": "^", "sub": "_"}
 _NOTE_MARKS = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
 
@@ -801,7 +801,7 @@ def _show_cell(cell: Any) -> str:
     (digits,) = groups
     factor = 100 if any(piece[4] == "%" for piece in pieces) else 1
     shape = pieces[digits][5]
-    thousands = len(shape) - len(shape.rstrip(","))  # each comma behind the digits divides by 1,000
+    thousands = len(shape) - len(shape.rstrip(","))  # each comma after the digits divides by 1,000
     number = _show_number(value * factor / 1000**thousands if thousands else value * factor)
     number = number.zfill(len(shape)) if set(shape) == {"0"} else number
     texts = ["".join(filter(None, piece.groups()[:4])) for piece in pieces]
