@@ -469,7 +469,7 @@ def test_no_client_takes_a_character_for_the_end_of_a_line(name: str) -> None:
 
 @pytest.mark.parametrize("protocol", PARSERS)
 def test_what_a_client_asks_for_itself_is_recognized(protocol: str) -> None:
-    title = "### Task:\nGenerate a concise, 3-5 word title.\n### Chat History:\n<chat_history>\nUSER: Hi\n</chat_history>"
+    title = "### Task:\nGenerate a concise title.\n### Chat History:\n<chat_history>\nUSER: Hi\n</chat_history>"
     for text in (title, "Give me a title."):
         body = body_of(protocol, text_message(protocol, text))
         body |= {key: text for key in ("message", "prompt") if key in body}
