@@ -54,7 +54,7 @@ MAX_CALL_LENGTH = 1_000
 _WORD = re.compile(r"\w+")
 _OPENER = re.compile(r"(?<![\w.@-])([A-Za-z][\w-]{0,63})\s*\(", re.ASCII)
 FENCE = "```"
-CALL_SIGNS = " \t`*>-"
+CALL_SIGNS = " \t\r`*>-"
 """Signs before a call on its line."""
 _ALONE = re.compile(r"^[\s`*>-]*([A-Za-z][\w-]{0,63})\(.*\)[\s`*.;]*$", re.ASCII | re.MULTILINE)
 """A line that is a call and nothing else."""
@@ -220,7 +220,7 @@ class AnswerLines:
         """Take the next characters. Return what to show."""
         shown = ""
         for piece in text.splitlines(keepends=True):
-            is_over = piece.endswith(("\n", "\r"))
+            is_over = piece.endswith("\n")
             line = None if self._line is None else self._line + piece
             self._line = "" if is_over else None
             if line is None:

@@ -47,3 +47,10 @@ def test_calls_are_read_as_literals(text: str, expected: Any) -> None:
 
 def test_a_line_of_signs_is_not_held_back_for_ever() -> None:
     assert AnswerLines(NAMES).feed("*" * 1_001) == [("answer", "*" * 1_001)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 99])
+def test_a_line_that_is_a_call_is_dropped_with_its_whole_end(size: int) -> None:
+    lines, text = AnswerLines(NAMES), "Rome\r\n\rready()\r\nis old."
+    shown = [one for at in range(0, len(text), size) for one in lines.feed(text[at : at + size])] + lines.close()
+    assert "".join(piece for _, piece in shown) == "Rome\r\nis old."
