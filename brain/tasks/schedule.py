@@ -170,7 +170,8 @@ def to_words(task: Task | NewTask) -> str:
     rule = read_rule(every)
     words = _describe_rule(rule, local)
     if not words:
-        return f"by the rule {every} ({time_zone})"
+        cron = _format_cron(rule, local)
+        return f"by the {'cron rule' if cron else 'rule'} {cron or every} ({time_zone})"
     if rule.count:
         words += f", {rule.count} times" if rule.count > 1 else ", once"
     if rule.until:
@@ -191,8 +192,12 @@ def _describe_rule(rule: Rule, start: datetime) -> str:
     """
     is_plural = rule.interval > 1
     if rule.freq in MINUTES:
-        if rule.months or rule.month_days or rule.days or rule.hours or rule.minutes:
+        step = 60 // len(rule.minutes or (0,))
+        is_whole = rule.freq == "HOURLY" and not is_plural and rule.minutes == tuple(range(0, 60, step))  # from cron
+        if rule.months or rule.month_days or rule.days or rule.hours or (rule.minutes and not is_whole):
             return ""
+        if is_whole and step < 60:
+            return f"every {step} minutes"
         unit = "minutes" if rule.freq == "MINUTELY" else "hours"
         return f"every {rule.interval} {unit}" if is_plural else "hourly"
     hours, minutes = rule.hours or (start.hour,), rule.minutes or (start.minute,)
@@ -217,11 +222,35 @@ def _describe_rule(rule: Rule, start: datetime) -> str:
                 return f"{head} on the last day {at}"
             if not rule.days and min(month_days) > 0:
                 return f"{head} on the {_join([_ordinal(day) for day in month_days])} {at}"
-        case "YEARLY" if not rule.days and len(rule.months) == len(rule.month_days) <= 1 and month_days[0] > 0:
+        case "YEARLY" | "MONTHLY" if not (rule.days or (is_plural and rule.freq == "MONTHLY")) and (
+            len(rule.months) == len(rule.month_days) <= 1 and month_days[0] > 0
+        ):
             head = f"every {rule.interval} years" if is_plural else "yearly"
             month = (rule.months or (start.month,))[0]
             return f"{head} on {MONTH_NAMES[month - 1]} {month_days[0]} {at}"
     return ""
+
+
+def _format_cron(rule: Rule, start: datetime) -> str:
+    """Return the five cron fields of a rule; empty if cron cannot say it."""
+    is_hourly = rule.freq == "HOURLY"
+    needs = {"HOURLY": rule.minutes, "DAILY": True, "WEEKLY": rule.days, "MONTHLY": rule.month_days}.get(rule.freq)
+    others = rule.interval > 1 or rule.count or rule.until or rule.positions or (rule.month_days and rule.days)
+    if not needs or others or min(rule.month_days, default=1) < 0 or any(number for number, _ in rule.days):
+        return ""
+    fields = (
+        (rule.minutes or (start.minute,), 0, 59), (rule.hours or (() if is_hourly else (start.hour,)), 0, 23),
+        (rule.month_days, 1, 31), (rule.months, 1, 12), (tuple(day + 1 for _, day in rule.days), 1, 7),
+    )  # fmt: skip
+    return " ".join(_format_field(*field) for field in fields)
+
+
+def _format_field(values: Sequence[int], low: int, high: int) -> str:
+    if len(values) > 2 and list(values) == list(range(values[0], values[-1] + 1, step := values[1] - values[0])):
+        is_all = values[0] == low and values[-1] + step > high
+        span = "*" if is_all else f"{values[0]}-{values[-1]}"
+        return span if step == 1 else f"{span}/{step}"
+    return ",".join(map(str, values)) or "*"
 
 
 def _join(words: Sequence[str]) -> str:

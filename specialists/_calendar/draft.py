@@ -142,4 +142,6 @@ def format_rule(repeat: str, start: Moment) -> list[str]:
     try:
         return [f"RRULE:{rules.parse_new_rule(repeat[:300], start)}"]
     except rules.BadRule as problem:
-        raise Refused(f"invalid repeat rule: {problem}", "use one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10") from None
+        reason, _, advice = str(problem).partition("; ")
+        advice = advice or "use one such as every Monday, or FREQ=WEEKLY;BYDAY=MO;COUNT=10"
+        raise Refused(f"repeat is not possible: {reason}", advice) from None

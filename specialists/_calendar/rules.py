@@ -100,8 +100,8 @@ def parse_new_rule(text: str, start: Moment) -> str:
     if not _is_first_time(_format_rule(parts), start):
         days = {name: value for name, value in parts.items() if name not in ("BYHOUR", "BYMINUTE", "BYSECOND")}
         if isinstance(start, datetime) and len(days) < len(parts) and _is_first_time(_format_rule(days), start):
-            raise BadRule(f"its time is not that of the start, {start:%H:%M}; give both the same time")
-        raise BadRule(f"it does not include the start, a {to_date(start):%A}")
+            raise BadRule(f"its time differs from that of start, {start:%H:%M}; give repeat and start the same time")
+        raise BadRule(f"it does not include the start, a {to_date(start):%A}; give a start that fits it")
     if "UNTIL" in parts:
         parts["UNTIL"] = _format_end(_parse_until(parts["UNTIL"], start))
     return _format_rule(parts)

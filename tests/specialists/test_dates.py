@@ -130,6 +130,43 @@ def test_recurrences(calendars: Calendars, words: str, rule: str) -> None:
         assert ", repeats)" in calendars.text(now=NOW, start=start, **new)
 
 
+WEEKDAYS = {  # days or periods, read at 7:00 on each day from Monday, 23 November 2026, to Sunday
+    "today": "23 24 25 26 27 28 29",
+    "tonight": "23 24 25 26 27 28 29",
+    "this evening": "23 24 25 26 27 28 29",
+    "tomorrow morning": "24 25 26 27 28 29 30",
+    "monday morning": "23 30 30 30 30 30 30",
+    "sunday": "29 29 29 29 29 29 29",
+    "next sunday": "29 29 29 29 29 29 06",
+    "this monday": "23 30 30 30 30 30 30",
+    "next monday": "30 30 30 30 30 30 30",
+    "this week": "23-29 24-29 25-29 26-29 27-29 28-29 29",
+    "this weekend": "28-29 28-29 28-29 28-29 28-29 28-29 29",
+    "the weekend": "28-29 28-29 28-29 28-29 28-29 28-29 29",
+    "next weekend": "05-06 05-06 05-06 05-06 05-06 05-06 05-06",
+    "next week": "30-06 30-06 30-06 30-06 30-06 30-06 30-06",
+    "friday next week": "04 04 04 04 04 04 04",
+    "this month": "23-30 24-30 25-30 26-30 27-30 28-30 29-30",
+    "next month": "01-31 01-31 01-31 01-31 01-31 01-31 01-31",
+}
+
+
+@pytest.mark.parametrize("words", WEEKDAYS)
+def test_words_on_each_weekday(calendars: Calendars, words: str) -> None:
+    for today, days in enumerate(WEEKDAYS[words].split(), 23):
+        now = NOW.replace(day=today, hour=7)
+        first, last = (
+            f"2026-{'11' if day >= '23' and words != 'next month' else '12'}-{day}"
+            for day in (days.partition("-")[0], days.rpartition("-")[2])
+        )
+        listed = calendars.text(now=now, start=words)
+        assert listed.startswith(f"Calendar: no events, {first} to {last}, times in")
+        filled = build_params(calendar, f"what is on {words}", AssistContext(now, BERLIN))
+        assert filled is not None
+        assert filled.params == {"action": "list", "start": first, "end": last}
+        assert f"{parse_when(words, BERLIN, now).astimezone(now.tzinfo):%Y-%m-%d}" == first
+
+
 # Times in one text
 
 

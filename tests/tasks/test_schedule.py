@@ -107,6 +107,14 @@ def test_times(text: str, zone: str, now: str, expected: str) -> None:
         ("alternate fridays at 9", "FREQ=WEEKLY;INTERVAL=2;BYDAY=FR;BYHOUR=9;BYMINUTE=0",
          "every 2 weeks on Friday at 09:00"),
         ("30 8 * * 1-5", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYHOUR=8;BYMINUTE=30", "every weekday at 08:30"),
+        ("*/30 * * * *", "FREQ=HOURLY;BYMINUTE=0,30", "every 30 minutes"),
+        ("0 0 1 1 *", "FREQ=MONTHLY;BYMONTH=1;BYMONTHDAY=1;BYHOUR=0;BYMINUTE=0", "yearly on January 1 at 00:00"),
+        ("5,50 */6 * 6-8 1-5",
+         "FREQ=WEEKLY;BYMONTH=6,7,8;BYDAY=MO,TU,WE,TH,FR;BYHOUR=0,6,12,18;BYMINUTE=5,50",
+         "by the cron rule 5,50 */6 * 6-8 1-5"),
+        ("30 * * * *", "FREQ=HOURLY;BYMINUTE=30", "by the cron rule 30 * * * *"),
+        ("FREQ=WEEKLY;INTERVAL=2;BYMONTH=6;BYDAY=MO", "FREQ=WEEKLY;INTERVAL=2;BYMONTH=6;BYDAY=MO",
+         "by the rule FREQ=WEEKLY;INTERVAL=2;BYMONTH=6;BYDAY=MO"),
         ("FREQ=DAILY;COUNT=3;BYHOUR=8", "FREQ=DAILY;COUNT=3;BYHOUR=8;BYMINUTE=0", "daily at 08:00, 3 times"),
         ("FREQ=DAILY;UNTIL=20270105;BYHOUR=8", "FREQ=DAILY;UNTIL=20270105;BYHOUR=8;BYMINUTE=0",
          "daily at 08:00, until 2027-01-05"),
@@ -117,8 +125,8 @@ def test_times(text: str, zone: str, now: str, expected: str) -> None:
 def test_recurrences_in_words(text: str, rule: str, words: str) -> None:
     assert parse_every(text, BERLIN, utc(NOW)) == rule
     assert to_words(NewTask("Work", "", None, BERLIN, every=rule, start=utc(NOW))) == f"{words} (Europe/Berlin)"
-    if "," not in words and "by the rule" not in words:
-        again = parse_every(words, BERLIN, utc(NOW))
+    if ", " not in words and words != "every 30 minutes":  # of the clock
+        again = parse_every(words.removeprefix("by the cron rule ").removeprefix("by the rule "), BERLIN, utc(NOW))
         assert next_times(again, utc(NOW), BERLIN, utc(NOW)) == next_times(rule, utc(NOW), BERLIN, utc(NOW))
 
 
