@@ -289,7 +289,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return {item.name: parsed[item.name] for item in self.inputs if item.name in parsed}, notes
 
     def _describe_unknown(self, key: str) -> str:
-        if key in self.names or is_derived(key):
+        if key.removesuffix(f"_{to_key(self.unit)}") in self.names or is_derived(key):
             return f"{key[:40]} is a result or a derived value, not an input"
         close = nearest(key, list(self.fields))
         names = list(dict.fromkeys(self.fields[name][0].name for name in close))

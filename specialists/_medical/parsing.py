@@ -30,7 +30,7 @@ DENIALS_AND_DOUBTS = word_set(
     "moglicherweise wahrscheinlich unklar verdacht peut quiza quizas posible posiblemente forse talvez"
 )
 """Words, without accents, beside which a name does not count."""
-_DERIVED = word_set("corrected adjusted ideal lean")
+_DERIVED = word_set("corrected adjusted ideal lean qtc qtcb qtcf")
 """Words for values that are not the measured ones."""
 
 _NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)(?:e[-+]?\d{1,3})?"
@@ -253,11 +253,12 @@ def _make_day(year: int, month: int, day: int) -> date:
 _PRESSURES = re.compile(r"\s*(\d{2,3})\s*/\s*(\d{2,3})\s*(?:mm\s?Hg)?\s*", re.IGNORECASE)
 _PRESSURE_KEYS = frozenset({"blood_pressure", "bp", "blood_pressure_mmhg", "bp_mmhg"})
 _BRACKETS = re.compile(r"\(([^()]*)\)")
+_REMARK = re.compile(r"\(([^()]*)\)\s*$")
 _UNIMPORTANT = re.compile(r"\([^()]*\)| criteri(?:a|on) for .*|\bpresence of | present$", re.IGNORECASE)
 _SMALLER_UNITS = {"ft": "in", "feet": "inches", "st": "lb"}
 _STOP_WORDS = frozenset(
     {"a", "an", "and", "any", "as", "at", "documented", "for", "had", "has", "have", "in", "is", "of", "on", "or"}
-    | {"patient", "patients", "reported", "s", "the", "to", "was", "with"}
+    | {"beats", "measured", "patient", "patients", "per", "reported", "s", "the", "to", "uncorrected", "was", "with"}
 )
 _AMERICAN_SPELLINGS = (("aem", "em"), ("oed", "ed"), ("oest", "est"), ("tumour", "tumor"), ("isation", "ization"))
 
@@ -327,15 +328,26 @@ def _parse_pressures(value: Any) -> tuple[str, str] | None:
 
 
 def match_field(name: str, fields: Mapping[str, Any], loose: Mapping[str, str]) -> str:
-    """Return the key in `fields` for a name, ignoring remarks such as `(BUN)`; else the normalized name."""
+    """Return the key in `fields` for a name, ignoring remarks that repeat it, as `(BUN)`; else the normalized name."""
     key, short = to_key(name), to_key(_UNIMPORTANT.sub("", name))
     lower = to_key(name.lower())  # kPa is not camel case
     candidates = [key, lower, loose.get(simplify_key(key), ""), loose.get(simplify_key(lower), "")]
+    if (remark := _REMARK.search(name)) and not _repeats(remark[1], short, fields):
+        return next((one for one in candidates if one in fields), key)
     words = [word for inside in _BRACKETS.findall(name) for word in re.split(r"[\s,;]+", inside)]
     candidates += [f"{short}_{to_key(word.lower())}" for word in words if word and word.lower() not in _STOP_WORDS]
     if not re.search(r"\([^()]*[/%°][^()]*\)", name):  # a unit in brackets must not be ignored
         candidates += [short, loose.get(simplify_key(short), "")]
     return next((one for one in candidates if one in fields), key)
+
+
+def _repeats(remark: str, short: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a remark has only units and other names of the input: `creatinine (urine)` is another one."""
+    keys = [to_key(word.lower()) for word in re.split(r"[\s,;]+", remark) if word]
+    known = {one for one in fields if fields[one] == fields.get(short)}
+    return "_".join(keys) in known or all(
+        key in known | _STOP_WORDS or not {f"{short}_{key}", f"{key}_{short}"}.isdisjoint(fields) for key in keys
+    )
 
 
 def simplify_key(key: str) -> str:

@@ -32,6 +32,8 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_WORD.pattern})|(?P<link>[:=]|(?<!\S)[-–](?!\S))|(?P<stop>[.;,()])|(?P<unknown>\S)"
 )
 _YEARS_OLD = re.compile(r"(?<=\d)([ -]?years?|[ -]?jahre)[ -](?:old|alte?)\b")
+_SAME_PERSON = re.compile(r"(?<=male) patient\b")
+_PATIENT = word_set("patient patientin")
 _LINKS = word_set("of is was level levels interval value von de began on")
 """Words that may stand between a name and its number."""
 _KNOWN = _LINKS | word_set(
@@ -57,7 +59,7 @@ class Unread(Problems):
     """A sentence names a calculator, but its values cannot be read with certainty."""
 
     def __init__(self, calculator: Calculator, reason: str, missing: Sequence[str]) -> None:
-        items = [item for item in calculator.inputs if item.name in missing]
+        items = [item for item in calculator.inputs if (item.name in missing if missing else not item.optional)]
         listed = ", ".join(f'"{item.name}": {item.text or item.expects()}' for item in items[:_MOST_EXPLAINED])
         more = ", …" if len(items) > _MOST_EXPLAINED else ""
         call = f'call with "calculator": "{calculator.name}" and "inputs": {{{listed}{more}}}'
@@ -199,7 +201,7 @@ def _list_fields(named: Calculator, calculators: tuple[Calculator, ...]) -> Fiel
 def _tokenize(text: str, fields: Fields, others: Fields) -> list[_Token]:
     numbers = [item for item in fields.values() if isinstance(item, Number)]
     units = {unit for item in numbers for measure in (item.measure, *item.forms.values()) for unit in measure.factors}
-    text = _YEARS_OLD.sub(r"\1", text)
+    text = _SAME_PERSON.sub("", _YEARS_OLD.sub(r"\1", text))
     has_grades = any(map(_is_graded, fields.values()))
     if has_grades:
         units = set()
@@ -274,9 +276,7 @@ def _assign(tokens: Sequence[_Token], named: Calculator, fields: Fields) -> tupl
         elif token.kind == "pressure":
             store("blood_pressure" if "systolic_bp" in fields else "", token.text)
         label = token.text if token.kind == "label" else ""
-        is_age = (
-            token.kind == "sex" or token.text in ("aged", "patient", "patientin") or (is_age and token.kind == "stop")
-        )
+        is_age = token.kind == "sex" or token.text in {"aged", *_PATIENT} or (is_age and token.kind == "stop")
     for token in unnamed:
         fitting = [item for item in fields.values() if isinstance(item, Number) and token.unit in item.measure.factors]
         if any(normalize_unit(named.unit) in item.measure.factors for item in fitting):
@@ -286,11 +286,11 @@ def _assign(tokens: Sequence[_Token], named: Calculator, fields: Fields) -> tupl
         fitting = [item for item in fitting if item in named.inputs] or fitting
         fitting = [item for item in fitting if not item.optional] or fitting
         store(fitting[0].name if len(fitting) == 1 else "", token.text)
-    sexes = [token.text for token in tokens if token.kind == "sex"]
-    if len(sexes) > 1:
-        unclear.append(f"whose numbers these are ({' or '.join(sexes[:2])})")
-    elif sexes and "sex" in fields:
-        inputs["sex"] = sexes[0]
+    persons = [token for token in tokens if token.kind == "sex" or token.text in _PATIENT]
+    if len(persons) > 1:
+        unclear.append(f"whose numbers these are ({' or '.join(person.text for person in persons[:2])})")
+    elif persons and persons[0].kind == "sex" and "sex" in fields:
+        inputs["sex"] = persons[0].text
     return inputs, unclear
 
 

@@ -396,6 +396,7 @@ WELLS = (
         ("eGFR, urine creatinine 90 mg/dL, woman of 54", "creatinine"),
         # of several persons
         ("eGFR, man, woman of 54, creatinine 1.6 mg/dL", "sex"),
+        ("eGFR, I am a woman, my patient is 54 years, creatinine 1.6 mg/dL", "sex"),
         ("eGFR, boy of a woman of 54, creatinine 1.6 mg/dL", "sex"),
         ("eGFR, son of a woman of 54, creatinine 1.6 mg/dL", "age, sex, creatinine"),
         ("eGFR, creatinine 1.6 mg/dL, age 54; asked by a woman", "age, sex, creatinine"),
@@ -459,6 +460,9 @@ def test_an_unknown_word_or_sign_refuses_all_numbers(numbers: str) -> None:
         ("qtc_bazett", {"QT (corrected)": 450, "heart_rate": 75}, ""),
         ("qtc_bazett", {"QT (QTc)": 450, "heart_rate": 75}, ""),
         ("qtc_bazett", {"qt": "450 ms (QTc)", "heart_rate": 75}, ""),
+        ("qtc_bazett", {"qt (Fridericia)": 450, "heart_rate": 75}, "missing: qt"),
+        ("qtc_bazett", {"qtc_ms": 450, "heart_rate": 75}, "missing: qt"),
+        ("ldl", {"LDL mg/dL": 100, "hdl": 50, "triglycerides": 150}, "missing: total_cholesterol"),
         ("corrected_calcium", {"adjusted calcium": 2.4, "albumin": 3}, "missing: calcium"),
         ("egfr", {"egfr": 60, "age": 60, "sex": "m"}, "missing: creatinine"),
         ("cockcroft_gault", {"age": 60, "sex": "m", "weight (ideal)": 70, "creatinine": 1}, ""),
