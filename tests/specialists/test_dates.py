@@ -67,7 +67,7 @@ def assisted(words: str, one: Specialist[..., Any]) -> dict[str, Any] | None:
 
 
 def test_the_tables_are_read() -> None:
-    assert (len(TIMES), len(RECURRENCES)) == (47, 27)
+    assert (len(TIMES), len(RECURRENCES)) == (53, 29)
 
 
 @pytest.mark.parametrize(("words", "meaning"), [row for row in TIMES if not row[1].startswith(REFUSED)])
@@ -83,7 +83,7 @@ def test_words_mean_the_same_everywhere(calendars: Calendars, words: str, meanin
         assert made.startswith(f"{day} {date.fromisoformat(day):%a} {clock}" if clock else f"{day} ")
         assert ("all day" in made) is (not clock)
     asked = assisted(words, calendar)
-    if words not in ("at 9:30", "half past 8", "quarter to 9", "noon"):
+    if words not in ("at 9:30", "half past 8", "quarter to 9", "halb 9", "noon"):
         assert asked == {"action": "list", "start": day, "end": end or day}
     asked = assisted(words, REMINDER)
     assert asked is not None
@@ -145,6 +145,8 @@ WEEKDAYS = {  # days or periods, read at 7:00 on each day from Monday, 23 Novemb
     "the weekend": "28-29 28-29 28-29 28-29 28-29 28-29 29",
     "next weekend": "05-06 05-06 05-06 05-06 05-06 05-06 05-06",
     "next week": "30-06 30-06 30-06 30-06 30-06 30-06 30-06",
+    "the week after next": "07-13 07-13 07-13 07-13 07-13 07-13 07-13",
+    "friday after next": "04 04 04 04 11 11 11",
     "friday next week": "04 04 04 04 04 04 04",
     "this month": "23-30 24-30 25-30 26-30 27-30 28-30 29-30",
     "next month": "01-31 01-31 01-31 01-31 01-31 01-31 01-31",
