@@ -56,10 +56,11 @@ class Finding(NamedTuple):
 
 def normalize_values(value: Any, name: str = "") -> Any:
     """Return parameters in the form in which they are compared and sent: URLs as `normalize_url` does, and other texts
-    without invisible characters and repeated white space.
+    without invisible characters and repeated white space, also as names inside of a parameter.
     """
     if isinstance(value, Mapping):
-        return {key: normalize_values(inner, str(key)) for key, inner in value.items()}
+        named = [(_normalize(name, str(key)) if name else key, inner) for key, inner in value.items()]
+        return {key: normalize_values(inner, str(key)) for key, inner in named}
     if isinstance(value, str):
         return _normalize(name, value)
     if isinstance(value, list | tuple):
@@ -300,7 +301,7 @@ def _find_urls(text: str) -> Iterator[str]:
 
 
 def _normal_urls(urls: Iterable[str]) -> set[str]:
-    """Return the normal forms of those that are URLs, with `https` if they have no scheme."""
+    """Return the normal forms of all URLs among these texts, with `https` if they have no scheme."""
     found = set()
     for url in urls:
         try:

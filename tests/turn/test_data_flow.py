@@ -410,7 +410,7 @@ def test_names_numbers_and_many_small_values_are_values_too(params: dict[str, An
         ("one", "one"),
         (" one\u00a0 \n two\u200b ", "one two"),
         ("u\u0308ber", "über"),
-        (["a  b", 3, None, True, {"x": " y "}], ["a b", 3, None, True, {"x": "y"}]),
+        (["a  b", 3, None, True, {"x \n z": " y "}], ["a b", 3, None, True, {"x z": "y"}]),
         ("see https://a.example", "see https://a.example"),
         ("HTTPS://A.example#b", "https://a.example/"),
     ],
