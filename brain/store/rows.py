@@ -117,7 +117,7 @@ def read_marks(data: str) -> Marks:
 
 
 def _decode(decode: Callable[[str | bytes], T], data: str) -> T | None:
-    """Decode a row, also one with halves of characters; None if it is damaged."""
+    """Decode a row, also one with lone surrogates; None if it is damaged."""
     with suppress(msgspec.MsgspecError):
         return decode(data)
     with suppress(msgspec.MsgspecError):

@@ -23,6 +23,7 @@ _TIMES_A_DAY = {"HOURLY": 24, "MINUTELY": 1440, "SECONDLY": 86_400}
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", *_TIMES_A_DAY)
 _WEEK = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _DAY = re.compile(r"[+-]?[0-9]{0,2}(?:MO|TU|WE|TH|FR|SA|SU)")
+_TIME_PARTS = ("BYHOUR", "BYMINUTE", "BYSECOND")
 _DAY_FILTERS = ("BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY")
 _BOUNDS = {
     "BYSECOND": (0, 59), "BYMINUTE": (0, 59), "BYHOUR": (0, 23), "BYMONTHDAY": (-31, 31), "BYYEARDAY": (-366, 366),
@@ -98,7 +99,7 @@ def parse_new_rule(text: str, start: Moment) -> str:
     if int(parts.get("COUNT", "1")) < 1 or ("COUNT" in parts and "UNTIL" in parts):
         raise BadRule("use either COUNT, above 0, or UNTIL")
     if not _is_first_time(_format_rule(parts), start):
-        days = {name: value for name, value in parts.items() if name not in ("BYHOUR", "BYMINUTE", "BYSECOND")}
+        days = {name: value for name, value in parts.items() if name not in _TIME_PARTS}
         if isinstance(start, datetime) and len(days) < len(parts) and _is_first_time(_format_rule(days), start):
             raise BadRule(f"its time differs from that of start, {start:%H:%M}; give repeat and start the same time")
         raise BadRule(f"it does not include the start, a {to_date(start):%A}; give a start that fits it")
@@ -138,7 +139,7 @@ def _parse_parts(text: str, start: Moment) -> dict[str, str]:
     pairs = [piece.partition("=") for piece in text.strip().strip(";").upper().split(";")]
     parts = {name.strip(): value.strip() for name, _, value in pairs if not name.startswith("X-")}
     if not isinstance(start, datetime):
-        parts = {name: value for name, value in parts.items() if name not in ("BYHOUR", "BYMINUTE", "BYSECOND")}
+        parts = {name: value for name, value in parts.items() if name not in _TIME_PARTS}
         if parts.get("FREQ") in _TIMES_A_DAY:
             raise BadRule(f"whole days cannot repeat {parts['FREQ']}")
     if len(parts) > 16 or not all(parts.values()):
@@ -185,7 +186,7 @@ def _parse_number(text: str, name: str, low: int, high: int) -> int:
 
 def _count_times_a_day(parts: Mapping[str, str]) -> int:
     times = _TIMES_A_DAY.get(parts["FREQ"], 1)
-    for name in ("BYHOUR", "BYMINUTE", "BYSECOND"):
+    for name in _TIME_PARTS:
         times *= len(set(parts[name].split(","))) if name in parts else 1
     return min(times, _TIMES_A_DAY["SECONDLY"])
 
