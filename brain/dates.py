@@ -692,15 +692,15 @@ def _rule_of_words(words: str, *, is_every: bool) -> str | None:
     """Return the RRULE of words without times; `is_every` if they stood after `every`."""
     if re.fullmatch("bi-?(?:weekly|monthly|annual(?:ly)?)", words):
         raise ValueError(f"is ambiguous: {words} can mean twice in that time or every second time; say which")
-    if days := _parse_days(words):
-        return f"FREQ=WEEKLY;BYDAY={days}"
+    if in_week := _rule_in_week(words):
+        return f"FREQ=WEEKLY;{in_week}"
     number, _, day = words.partition(" ")
-    if number in ("other", "alternate") and not re.fullmatch(_WORKDAYS, day) and (days := _parse_days(day)):
-        return f"FREQ=WEEKLY;INTERVAL=2;BYDAY={days}"
+    if number in ("other", "alternate") and not re.fullmatch(_WORKDAYS, day) and (in_week := _rule_in_week(day)):
+        return f"FREQ=WEEKLY;INTERVAL=2;{in_week}"
     monthly = _OF_MONTH.sub("", words)
     position = _MONTHLY_DAY.fullmatch(monthly)
     if is_every and position and position[4] and monthly == words and _POSITIONS.get(position[1], 0) > 1:
-        place, name = _POSITIONS[position[1]], DAY_NAMES[_find_day(position[4])]
+        place, name = _POSITIONS[position[1]], DAY_NAMES[WEEK.index(_code(position[4]))]
         weeks = f"every other {name}" if place == 2 else f"every {place} weeks on {name}"
         raise ValueError(f"is ambiguous: it can mean the {position[1]} {name} of the month or {weeks}; say which")
     if (monthly != words or (position and position[4])) and (in_month := _rule_in_month(monthly)):
@@ -719,9 +719,8 @@ def _rule_of_words(words: str, *, is_every: bool) -> str | None:
     rule = f"FREQ={freq}" + (f";INTERVAL={_EVERY_NUMBERS.get(number) or int(number)}" if number else "")
     if on is None:
         return rule
-    days = _parse_days(on)
-    read = {"WEEKLY": days and f"BYDAY={days}", "MONTHLY": _rule_in_month(on)}
-    in_period = _rule_in_year(on) if freq == "YEARLY" else read.get(freq)
+    parse = {"WEEKLY": _rule_in_week, "MONTHLY": _rule_in_month, "YEARLY": _rule_in_year}.get(freq)
+    in_period = parse(on) if parse else None
     return f"{rule};{in_period}" if in_period else None
 
 
@@ -737,7 +736,7 @@ def _rule_in_month(words: str) -> str | None:
         return f"BYMONTHDAY={','.join(positions)}"
     if found[3]:
         return f"BYDAY={','.join(WEEK[:5])};BYSETPOS={','.join(positions)}"
-    return f"BYDAY={','.join(f'{one}{WEEK[_find_day(found[4])]}' for one in positions)}"
+    return f"BYDAY={','.join(f'{one}{_code(found[4])}' for one in positions)}"
 
 
 def _rule_in_year(words: str) -> str | None:
@@ -750,23 +749,23 @@ def _rule_in_year(words: str) -> str | None:
     return f"BYMONTH={found.days.first.month};BYMONTHDAY={found.days.first.day}"
 
 
-def _parse_days(text: str) -> str:
-    """Return "MO,TH" for "monday and thursday"; empty for other words."""
-    if re.fullmatch(_WORKDAYS, text):
-        return ",".join(WEEK[:5])
-    if text in ("weekend", "weekends"):
-        return ",".join(WEEK[5:])
-    if span := re.fullmatch(f"{_DAY} ?(?:to|through|till|-|–) ?{_DAY}", text):
-        first, last = _find_day(span[1]), _find_day(span[2])
-        return ",".join(WEEK[(first + number) % 7] for number in range((last - first) % 7 + 1))
-    days = [re.fullmatch(_DAY, name) for name in re.split(_AND, text)]
-    if len(days) > 7 or not all(days):
-        return ""
-    return ",".join(WEEK[number] for number in sorted({_find_day(day[1]) for day in days if day}))
+def _rule_in_week(words: str) -> str | None:
+    """Return the part of a rule for weekdays, such as `monday and thursday`, `mon-fri` and `weekends`."""
+    if span := re.fullmatch(f"{_DAY} ?(?:to|through|till|-|–) ?{_DAY}", words):
+        first, last = (WEEK.index(_code(name)) for name in span.groups())
+        days = [WEEK[(first + number) % 7] for number in range((last - first) % 7 + 1)]
+    elif re.fullmatch(f"{_WORKDAYS}|weekends?", words):
+        days = list(WEEK[5:] if words.startswith("weekend") else WEEK[:5])
+    else:
+        names = re.split(_AND, words)
+        if len(names) > 7 or not all(re.fullmatch(_DAY, name) for name in names):
+            return None
+        days = sorted({_code(name) for name in names}, key=WEEK.index)
+    return f"BYDAY={','.join(days)}"
 
 
-def _find_day(name: str) -> int:
-    return [day[:3].lower() for day in DAY_NAMES].index(name[:3])
+def _code(day: str) -> str:
+    return day[:2].upper()
 
 
 # Cron

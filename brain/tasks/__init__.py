@@ -118,7 +118,7 @@ class Tasks:
             start = next_run = _parse(schedule.parse_when, "when", when, time_zone, now)
         if every:
             rule = _parse(schedule.parse_every, "every", every, time_zone, now)
-            start = start or schedule.find_start(rule, time_zone, now)
+            start = _find_start(rule, time_zone, now, start)
             times = schedule.next_times(rule, start, time_zone, now, 1)
             if not times:
                 raise BadRequest("`every` has no time after `when`.", "every")
@@ -184,15 +184,15 @@ class Tasks:
                     raise BadRequest("This task has ended, so it has no schedule to change.", code="gone", status=409)
                 if not (task.is_scheduled or when or every):
                     raise BadRequest("This task has no schedule. Send `when` or `every` first.", "paused")
-            start, rule = task.start, task.every
+            first, rule = None, task.every if every is None else ""
             if when:
-                start = _parse(schedule.parse_when, "when", when, task.time_zone, now)
+                first = _parse(schedule.parse_when, "when", when, task.time_zone, now)
             if every:
                 rule = _parse(schedule.parse_every, "every", every, task.time_zone, now)
-                start = start if when else schedule.find_start(rule, task.time_zone, now)
-            elif every == "":
-                rule = ""
             if when or every is not None:
+                start = first or task.start
+                if rule:
+                    start = _find_start(rule, task.time_zone, now, first)
                 changes |= {"start": start, "every": rule}
             if paused is not None:
                 changes |= {"paused": paused, "failures": 0 if not paused else task.failures}
@@ -256,6 +256,13 @@ class Tasks:
         task = await self.store.decide(user, task_id, call_id, approve)
         self.notify()
         return task
+
+
+def _find_start(every: str, time_zone: str, now: datetime, when: datetime | None) -> datetime:
+    try:
+        return schedule.find_start(every, time_zone, now, when)
+    except ValueError:
+        raise BadRequest("`every` has no time after `when`.", "every") from None
 
 
 def _parse(parse: Callable[[str, str, datetime], Any], field: str, text: str, time_zone: str, now: datetime) -> Any:

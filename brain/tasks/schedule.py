@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from brain.dates import DAY_NAMES, MONTH_NAMES, AmbiguousDate, is_delay, parse_recurrence, parse_time
@@ -132,8 +132,8 @@ def next_run(task: Task, after: datetime) -> datetime | None:
     return next(iter(next_times(every, start, zone, after, 1)), None)
 
 
-def find_start(every: str, time_zone: str, now: datetime) -> datetime:
-    """Return the first time of a recurrence that has no `when`: at a full hour, or at `DEFAULT_TIME`.
+def find_start(every: str, time_zone: str, now: datetime, when: datetime | None = None) -> datetime:
+    """Return the first time of a recurrence from `when` on; without it after now, at a full hour or at `DEFAULT_TIME`.
 
     Raises:
         ValueError: It has no time in the future.
@@ -142,8 +142,9 @@ def find_start(every: str, time_zone: str, now: datetime) -> datetime:
     if rule.freq not in MINUTES:  # the first day that fits; the interval counts from it
         rule = replace(rule, interval=1)
     local = now.astimezone(zone)
-    begin = datetime.combine(local.date(), DEFAULT_TIME if rule.freq not in MINUTES else time(local.hour))
-    found = next((moment for moment in occurrences(rule, to_utc(begin, zone), zone, now) if moment > now), None)
+    full = datetime.combine(local.date(), DEFAULT_TIME if rule.freq not in MINUTES else time(local.hour))
+    begin, after = (when, when - timedelta(microseconds=1)) if when else (to_utc(full, zone), now)
+    found = next((moment for moment in occurrences(rule, begin, zone, after) if moment > after), None)
     if found is None:
         raise ValueError("has no time in the future")
     return found

@@ -94,6 +94,9 @@ def test_a_schedule_is_shown_before_it_is_added(client: httpx.Client) -> None:
     assert (task["state"], task["next_run"], task["every"], task["start"]) == ("waiting", times[0], DAILY, times[0])
     assert (task["profile"], task["tell"], task["private"]) == ("expert", "never", True)
     assert task["schedule"] == preview.json()["schedule"] != ""
+    later = {"when": "2126-04-03T09:00", "every": "every other monday", "time_zone": "UTC", "dry_run": True}
+    times = ["2126-04-08T09:00:00Z", "2126-04-22T09:00:00Z", "2126-05-06T09:00:00Z"]  # from a Wednesday on
+    assert client.post("/v1/tasks", json=later).json()["next"] == times
     assert client.post("/v1/tasks", json={"dry_run": True}).json() == {"schedule": "", "next": []}
 
 

@@ -220,6 +220,8 @@ def test_an_interval_counts_from_the_first_day_that_fits() -> None:
         start = find_start(rule, BERLIN, utc(sunday))
         found = next_times(rule, start, BERLIN, utc(sunday))
         assert " ".join(f"{one:%y-%m-%dT%H:%M}" for one in found) == expected, text
+    rule, wednesday = parse_every("every other monday at 9", BERLIN, utc(sunday)), utc("2026-12-02T08:00")
+    assert find_start(rule, BERLIN, utc(sunday), wednesday) == utc("2026-12-07T08:00")
 
 
 @pytest.mark.parametrize(
