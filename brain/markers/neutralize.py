@@ -23,8 +23,8 @@ _OPENERS = re.compile(
     rf"""[\[<@(\]>](?:
         (?<=\[)(?=(?P<block>(?P<word>\s*+(?:/\s*+)?SPECIALIST\\?_(?:RESULT|ERROR))\b(?:[^\[\]\n]{{0,200}}\])?))
       | (?<=SPECIALIST_REQUEST\[)
-      | (?<=<)(?=\s*+(?:/\s*+)?(?:function_call|tool_call)\s*+>)
-      | (?<=<)(?=\s*+function\s*+=)
+      | (?<=<)(?=\s*+(?:/\s*+)?(?:function_calls?|tool_call)\s*+>)
+      | (?<=<)(?=\s*+(?:function|(?:\|DSML\|\s*+)?invoke\s++name)\s*+=)
       | (?<=@)(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()
       | (?<=\()(?=(?P<note>\s*+(?:{_NOTE})))
       | {_TOKEN}

@@ -14,7 +14,8 @@ from brain.prompts.blocks import reason_text, result_block, result_text
 
 ALL: tuple[MarkerSyntax, ...] = ("bracket", "function_call", "mention")
 CORPUS = Path(__file__).parent.parent / "corpus"
-FRAGMENTS = json.loads((CORPUS / "written.json").read_text("utf-8"))["outside"]
+WRITTEN = json.loads((CORPUS / "written.json").read_text("utf-8"))
+FRAGMENTS = [*WRITTEN["outside"], *WRITTEN["formats"]]
 CASES = json.loads((CORPUS / "neutralize.json").read_text("utf-8"))
 
 
