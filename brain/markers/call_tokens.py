@@ -22,14 +22,25 @@ class _Tokens(NamedTuple):
     end: str
 
 
-_DEEPSEEK = ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>")
-_FORMATS = (
-    _Tokens("<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
-    *(_Tokens(*(token.replace("｜", bar) for token in _DEEPSEEK)) for bar in "｜|"),  # models also spell the tokens
-)
+_KIMI = ("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>")
+_DEEPSEEK = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>")
+_SECTIONS = {  # in all spellings of models
+    "<|tool_calls_section_begin|>": _KIMI,
+    "<|tool_call_section_begin|>": _KIMI,
+    "<｜tool▁calls▁begin｜>": _DEEPSEEK,
+    "<｜tool_calls_begin｜>": _DEEPSEEK,
+    "<｜tool calls begin｜>": _DEEPSEEK,
+    r"<｜tool\_calls\_begin｜>": _DEEPSEEK,
+    "<｜tool▁calls｜>": _DEEPSEEK,
+}
+_FORMATS = [
+    _Tokens(*(token.replace("｜", bar) for token in (section, *tokens)))
+    for section, tokens in _SECTIONS.items()
+    for bar in "｜|"
+]
 _TOKENS = {opener: one for one in _FORMATS for opener in (one.section, one.begin)}
 OPENERS = tuple(_TOKENS)
-SECTION_ENDS = {one.section: one.section.replace("begin", "end") for one in _FORMATS}
+SECTION_ENDS = {one.section: one.section.replace("begin", "end") for one in _FORMATS if "begin" in one.section}
 TEMPLATE_WORDS = (*(one.begin for one in _FORMATS), "<|im_middle|>", "<｜Assistant｜>")
 """Also of templates of these models that leave the calls out."""
 _MAX_HEADER = 256

@@ -100,7 +100,10 @@ REASONING: Mapping[str, str] = {
 """Tags around reasoning."""
 
 _TURNS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
-    (("<|im_start|>",), ("<|im_end|>", "<|endoftext|>", "<|endofprompt|>", "<end_of_utterance>")),
+    (
+        ("<|im_start|>",),
+        ("<|im_end|>", "<|endoftext|>", "<|endofprompt|>", "<|endofturn|>", "<|stop|>", "<end_of_utterance>"),
+    ),
     (("<|im_user|>", "<|im_assistant|>"), ("<|im_end|>",)),
     (("<|start_header_id|>",), ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")),
     (("<|header_start|>",), ("<|eot|>", "<|eom|>", "<|end_of_text|>")),
@@ -117,9 +120,24 @@ _TURNS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
     (("<|assistant_start|>",), ("<|assistant_end|>",)),
     (("<seed:bos>",), ("<seed:eos>",)),
     (("<|begin|>",), ("<|flush|>", "<|calls|>", "<|end|>")),
-    ((), ("<|role_end|>", "<|eos|>")),  # Ling, Hunyuan
+    (("<｜hy_User｜>", "<｜hy_Assistant｜>"), ("<｜hy_place▁holder▁no▁2｜>",)),
+    (("<|role_start|>",), ("<|turn_end|>",)),
+    (("<|role_sep|>",), ("<|message_sep|>",)),
+    (("<|userprompt|>", "<|response|>"), ("<|endofresponse|>",)),
+    (("<beginning_of_sentence>",), ("<end_of_sentence>",)),
+    (("<SPECIAL_11>",), ("<SPECIAL_12>",)),
+    (("<_user>", "<_bot>"), ("<_end>",)),
+    (("[UNUSED_TOKEN_146]",), ("[UNUSED_TOKEN_145]",)),
+    (("<|begin_of_sentence|>",), ("<|end_of_sentence|>",)),
+    (("<|startoftext|>",), ("<|eos|>",)),
+    (("<role>HUMAN</role>", "<role>ASSISTANT</role>"), ("<|role_end|>",)),
 )
 """Tokens that start and end a message, by template."""
+_OWN_ENDS = ("<|end_of_turn|>", "<|separator|>", "<|EOT|>", "</longcat_s>", "[unused10]")
+"""Ends in the templates of OpenChat, Grok 2, DeepSeek Coder, LongCat and Pangu, which have no token for a start.
+
+So nothing tells an answer about such a template. They count only for a model whose template has them.
+"""
 ANSWER_HEADERS = (
     *("<|im_start|>assistant", "<|start_header_id|>assistant<|end_header_id|>", "<start_of_turn>model"),
     *("<|header_start|>assistant<|header_end|>", "<|assistant|>", "<｜Assistant｜>", "<|START_RESPONSE|>", "[/INST]"),
@@ -166,7 +184,7 @@ def find_message_tokens(template: str) -> tuple[frozenset[str], frozenset[str], 
     if not template.strip():
         return frozenset(), ends, starts | {_STRIKETHROUGH, *REASONING}
     family = {token for turn in _TURNS if any(start in template for start in turn[0]) for token in chain(*turn)}
-    own = frozenset(token for token in family | ends if token in template)
+    own = frozenset(token for token in family.union(ends, _OWN_ENDS) if token in template)
     return own, frozenset(family - own), frozenset((_STRIKETHROUGH,) if "</s>" in family | own else ())
 
 

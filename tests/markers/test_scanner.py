@@ -185,7 +185,7 @@ def test_only_a_possible_delimiter_is_held_back() -> None:
         (["<think>a", "</", "b"], [[{"thinking": "a"}], [], [{"thinking": "</b"}]]),
         (["<", "tool", "_calls", "a"], [[], [], ["<tool_calls"], ["a"]]),
         (["a <", "", "tool_call", ">", "", "!"], [["a "], [], [], [], [], ["<tool_call>!"]]),
-        (["a <tool_call>", "x", "\n", "<", "b"], [["a "], [], [], [], ["<tool_call>x\n<b"]]),
+        (["a <tool_call>", "x", "\n", "<", "q"], [["a "], [], [], [], ["<tool_call>x\n<q"]]),
         (["a <|", "im_end", "|>", "b"], [["a "], [], [], ["<|im_end|>b"]]),
         (["a<|im_end|>", " ", "<|im_st", "op", "."], [["a"], [], [], ["<|im_end|> <|im_stop"], ["."]]),
         (["a<|im_end|>", " ", "\n", "b"], [["a"], [], [{"stop": True}], []]),

@@ -189,13 +189,21 @@ def test_the_format_of_another_template_is_text() -> None:
     [
         *("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", "<|end|>", "<｜end▁of▁sentence｜>", "<|return|>"),
         *("[/INST]", "<|endofprompt|>", "[e~[", "<|role_end|>", "<seed:eos>", "<|eos|>", "<|call|>"),
-        *("<|flush|>", "<|END_RESPONSE|>", "<end_of_utterance>"),
+        *("<|flush|>", "<|END_RESPONSE|>", "<end_of_utterance>", "<|endofturn|>", "<|stop|>", "<|turn_end|>"),
+        *("<|message_sep|>", "<|endofresponse|>", "<end_of_sentence>", "<|end_of_sentence|>", "<SPECIAL_12>", "<_end>"),
+        *("<｜hy_place▁holder▁no▁2｜>", "[UNUSED_TOKEN_145]"),
     ],
 )
 @pytest.mark.parametrize("after", ["", "\n<|im_start|>user\nAnd you?<|im_end|>", "\nSPECIALIST_REQUEST[echo]"])
 def test_an_answer_ends_with_the_message_of_its_model(end: str, after: str) -> None:
     events, turn, _ = run([*f"Hello.{end}{after}"])
     assert (events, turn.exchange.answer) == (["Hello.", done("Hello.")], "Hello.")
+
+
+@pytest.mark.parametrize("end", ["<|end_of_turn|>", "<|separator|>", "<|EOT|>", "</longcat_s>", "[unused10]"])
+def test_some_tokens_end_only_messages_of_their_own_template(end: str) -> None:
+    assert run([*f"Hello.{end}"], template=f"{{{{ messages }}}}{end}")[0] == ["Hello.", done("Hello.")]
+    assert run([*f"A:\n{end}\nB"])[1].exchange.answer == f"A:\n{end}\nB"
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])
