@@ -227,6 +227,7 @@ async def fails(query: str) -> str:
             [Pass(["Near", Raw(f"data: {json.dumps(event)}\n\n".encode())])]
             for event in ({"error": ECHO}, {"usage": ECHO})
         ],
+        [Pass(["Near", Raw(f'data: {{"x": "{ECHO}\n\n'.encode()), "by."])],
         [Pass(["Near"], finish=ECHO)],
         [Pass(status=400, answer={"error": {"message": ECHO, "code": "content_filter"}})],
         [Pass(answer=ECHO, kind="text/plain")],
