@@ -17,9 +17,10 @@ from brain.errors import Refused, StoreError
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
-from brain.messages import Exchange, IdleConversation, Interaction, Item, Part, Text
+from brain.messages import Exchange, Item, Part, Text
 from brain.settings.models import Prefixes
-from brain.store.sqlite import SQLite
+from brain.store import conversations, idle, items, vectors
+from brain.store.store import Store
 
 GROUPS = (
     "jewellery wear silver ring string pearls",
@@ -73,7 +74,7 @@ class Vectors:
         return numbers
 
 
-class BreakableStore(SQLite):
+class BreakableStore(Store):
     """A store that can fail, and that can be held up after what it reads.
 
     Attributes:
@@ -91,36 +92,35 @@ class BreakableStore(SQLite):
         self.reads = 0
         self.looks = Counter[str]()
 
-    async def claim_idle(self, *which: Any, **more: Any) -> list[IdleConversation]:
-        return await self._look("idle", super().claim_idle(*which, **more))
+    async def read(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        found = await super().read(function, *args, **kwargs)
+        if function in (items.list_items, conversations.recent):
+            self._check()
+            self.reads += 1
+            if self.gate is not None:
+                await self.gate.wait()
+        return found
 
-    async def without_vector(self, model: str, limit: int) -> list[tuple[str, Item]]:
-        return await self._look("without vector", super().without_vector(model, limit))
+    async def search(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        found = await super().search(function, *args, **kwargs)
+        if function is vectors.lacking:
+            self._check()
+            self.looks["without vector"] += 1
+        return found
 
-    async def items(self, user: str, **which: Any) -> list[Item]:
-        return await self._read(super().items(user, **which))
-
-    async def recent(self, user: str, limit: int) -> list[Interaction]:
-        return await self._read(super().recent(user, limit))
+    async def write_unsynced(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        found = await super().write_unsynced(function, *args, **kwargs)
+        if function is idle.claim:
+            self._check()
+            self.looks["idle"] += 1
+        return found
 
     async def data_version(self) -> int:
         return await (asyncio.Event().wait() if self.busy else super().data_version())
 
-    async def _look(self, what: str, work: Awaitable[T]) -> T:
-        found = await work
+    def _check(self) -> None:
         if self.broken:
             raise StoreError("The database cannot be read.")
-        self.looks[what] += 1
-        return found
-
-    async def _read(self, work: Awaitable[T]) -> T:
-        found = await work
-        if self.broken:
-            raise StoreError("The database cannot be read.")
-        self.reads += 1
-        if self.gate is not None:
-            await self.gate.wait()
-        return found
 
 
 @asynccontextmanager
@@ -152,7 +152,7 @@ def view(memory: Memory, *messages: str, user: str = "ada", conversation_id: str
 
 
 async def add_exchanges(
-    store: SQLite,
+    store: Store,
     user: str,
     conversation_id: str,
     *pairs: tuple[str, str],
@@ -162,7 +162,7 @@ async def add_exchanges(
     """Store exchanges of a message and an answer."""
     for n, (message, reply) in enumerate(pairs):
         now = Clock(0)
-        now.now = store._clock()
+        now.now = store.clock()
         mark = f"{conversation_id}-{n}-{now.now}"
         exchange = Exchange(message, message=message, started=now.time, question_id=f"q{mark}", answer_id=f"m{mark}")
         history = await store.begin(user, conversation_id, exchange, [])
@@ -171,5 +171,5 @@ async def add_exchanges(
         await store.end(history, exchange)
 
 
-def texts(items: Sequence[Item]) -> list[str]:
-    return [item.text for item in items]
+def texts(found: Sequence[Item]) -> list[str]:
+    return [item.text for item in found]

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brain.messages import Attachment, Exchange, History, Item, Part, Text
-from brain.store.sqlite import SQLite
+from brain.store import conversations
+from brain.store.store import Store
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOMORROW = NOON + timedelta(days=1)
-S = TypeVar("S", bound=SQLite)
+S = TypeVar("S", bound=Store)
 
 
 class Clock:
@@ -43,14 +44,14 @@ async def opened(store: S) -> AsyncIterator[S]:
 
 
 @asynccontextmanager
-async def store_at(path: Path | None, clock: Clock | None = None) -> AsyncIterator[SQLite]:
-    async with opened(SQLite(path, clock=clock or Clock())) as store:
+async def store_at(path: Path | None, clock: Clock | None = None) -> AsyncIterator[Store]:
+    async with opened(Store(path, clock=clock or Clock())) as store:
         yield store
 
 
-def lose_turns(store: SQLite) -> None:
+def lose_turns(store: Store) -> None:
     """Leave the turns that run as if another process had run them and were gone."""
-    store._leases.keys.clear()
+    store.running.clear()
 
 
 def question(words: str, number: int | str = 1, **fields: Any) -> Exchange:
@@ -65,7 +66,7 @@ def answer(words: str | Sequence[Part], number: int | str = 1, outcome: str = "c
 
 
 async def add_turn(
-    store: SQLite,
+    store: Store,
     user: str,
     conversation: str,
     words: str = "Hello",
@@ -81,14 +82,14 @@ async def add_turn(
     return history
 
 
-async def read_turns(store: SQLite, user: str, conversation: str) -> list[tuple[str, str, str]]:
+async def read_turns(store: Store, user: str, conversation: str) -> list[tuple[str, str, str]]:
     """Message, answer and outcome of each exchange, as the user sees them."""
-    page = await store.conversation(user, conversation, limit=1000)
+    page = await store.read(conversations.read_page, user, conversation, limit=1000)
     return [] if page is None else [(one.message, one.answer, one.outcome) for one in page.exchanges]
 
 
-async def only_exchange(store: SQLite, user: str, conversation: str) -> Exchange:
-    page = await store.conversation(user, conversation)
+async def only_exchange(store: Store, user: str, conversation: str) -> Exchange:
+    page = await store.read(conversations.read_page, user, conversation)
     assert page is not None
     (exchange,) = page.exchanges
     return exchange

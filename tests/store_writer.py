@@ -14,7 +14,8 @@ from pathlib import Path
 
 from store_helpers import add_turn, answer, fact, file, question
 
-from brain.store.sqlite import SQLite
+from brain.store import items
+from brain.store.store import Store
 
 
 def report(*words: str) -> None:
@@ -22,7 +23,7 @@ def report(*words: str) -> None:
 
 
 async def main(path: str, name: str, what: str = "") -> None:
-    store = SQLite(Path(path))
+    store = Store(Path(path))
     await store.open()
     report("ready", "", "")
     if what == "hold":
@@ -37,7 +38,7 @@ async def main(path: str, name: str, what: str = "") -> None:
         await write(store, name, random.Random(name))
 
 
-async def write(store: SQLite, name: str, rng: random.Random) -> None:
+async def write(store: Store, name: str, rng: random.Random) -> None:
     for n in range(1_000_000):
         place = rng.choice(["ada", "eve"]), f"{name}.{rng.randrange(6)}"
         match rng.randrange(8):
@@ -48,7 +49,7 @@ async def write(store: SQLite, name: str, rng: random.Random) -> None:
             case 1:
                 text = f"{name} likes {n}"
                 report("puts", *place, text)
-                await store.put(place[0], fact(place[1], text))
+                await store.write(items.put, place[0], fact(place[1], text))
                 report("put", *place, text)
             case _:
                 asked, reply = f"{name}:{n}", "x" * rng.choice([3, 3_000, 30_000]) + str(n)

@@ -19,7 +19,7 @@ from brain.messages import Call
 from brain.runtime import relay, task_runner
 from brain.runtime.engine import Engine
 from brain.settings import read
-from brain.store import leases, tasks, turn_log, turns
+from brain.store import conversations, leases, tasks, turn_log, turns
 from brain.store.database import Database
 
 PASSES = [
@@ -76,8 +76,8 @@ async def run(folder: Path) -> None:
             await engine.tasks.create("local", new)
         while True:
             changed.clear()
-            found = await engine.store.tasks.list_tasks("local")
-            if all(task.has_ended for task in found) and not await engine.store.tasks.list_untold():
+            found = await engine.store.read(tasks.list_tasks, "local")
+            if all(task.has_ended for task in found) and not await engine.store.read(tasks.list_untold):
                 break
             await changed.wait()
         await engine.close()
@@ -87,17 +87,17 @@ async def look_at(folder: Path) -> dict[str, Any]:
     """Return how the tasks ended, the effects, and the reports."""
     engine = Engine(read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": f"sqlite:{folder}/db"}), Registry())
     await engine.open()
-    packets = await engine.store.tasks.read_channel("local", 0)
-    page = await engine.store.conversation("local", "chat")
+    packets = await engine.store.read(tasks.read_channel, "local", 0)
+    page = await engine.store.read(conversations.read_page, "local", "chat")
     notes = [one.question for one in page.exchanges] if page is not None else []
     found = {
-        "states": sorted(task.state for task in await engine.store.tasks.list_tasks("local")),
+        "states": sorted(task.state for task in await engine.store.read(tasks.list_tasks, "local")),
         "ends": sorted(Counter(packet.task_id for packet in packets if packet.kind in ("result", "failure")).values()),
         "reports": [sum(f'"{title}", run 1' in note for note in notes) for title in TITLES],
     }
     unknown = warned = 0
-    for task in await engine.store.tasks.list_tasks("local"):
-        work = await engine.store.conversation("local", task.work_id)
+    for task in await engine.store.read(tasks.list_tasks, "local"):
+        work = await engine.store.read(conversations.read_page, "local", task.work_id)
         warned += "Check whether they took effect" in task.result
         parts = [part for one in (work.exchanges if work is not None else ()) for part in one.parts]
         unknown += sum(isinstance(part, Call) and part.code == "interrupted" for part in parts)

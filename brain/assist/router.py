@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import mul
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import regex
 
@@ -37,6 +37,8 @@ from brain.assist.weights import (
 from brain.concurrency import run_in_thread
 from brain.errors import StoreError
 from brain.plugins.specialist import Specialist
+from brain.store import server_data
+from brain.store.store import Store
 
 ACT, ASK = 0.62, 0.25
 """Probabilities from which on Brain makes a call, and asks whether the user wants it."""
@@ -121,13 +123,6 @@ class Previous:
 
     message: str
     specialist: str = ""
-
-
-class ValueStore(Protocol):
-    """Stores values of the server by name."""
-
-    async def server_value(self, name: str) -> str | None: ...
-    async def set_server_value(self, name: str, value: str) -> None: ...
 
 
 class Router:
@@ -309,7 +304,7 @@ def find_fitted(specialists: tuple[AnySpecialist, ...]) -> Router | None:
     return _fitted.get(specialists)
 
 
-async def find_router(specialists: tuple[AnySpecialist, ...], store: ValueStore | None = None) -> Router:
+async def find_router(specialists: tuple[AnySpecialist, ...], store: Store | None = None) -> Router:
     """Return the router of these specialists. Those that `router.bin` lacks take seconds of CPU, once per store.
 
     All who wait for it share one thread.
@@ -341,7 +336,7 @@ async def end_making() -> None:
     await asyncio.gather(*making, return_exceptions=True)
 
 
-async def _make_router(specialists: tuple[AnySpecialist, ...], store: ValueStore | None) -> Router:
+async def _make_router(specialists: tuple[AnySpecialist, ...], store: Store | None) -> Router:
     digests = find_added(specialists)
     stored = await _read_stored(store, digests) if digests and store is not None else None
     made: list[tuple[Router, Learned | None] | None] = []
@@ -350,14 +345,14 @@ async def _make_router(specialists: tuple[AnySpecialist, ...], store: ValueStore
     router, learned = made[-1]
     if learned is not None and learned is not stored and store is not None:
         with suppress(StoreError):  # the next start fits again
-            await store.set_server_value(STORED, base64.b64encode(learned.pack()).decode())
+            await store.write_unsynced(server_data.set_server_value, STORED, base64.b64encode(learned.pack()).decode())
     return router
 
 
-async def _read_stored(store: ValueStore, digests: Mapping[str, str]) -> Learned | None:
+async def _read_stored(store: Store, digests: Mapping[str, str]) -> Learned | None:
     """Return the stored weights of these specialists, if they still fit."""
     with suppress(StoreError, ValueError):
-        text = await store.server_value(STORED)
+        text = await store.read(server_data.server_value, STORED)
         learned = unpack(base64.b64decode(text)) if text else None
         if learned is not None and (learned.classes, learned.base) == (digests, _key(read_shipped())):
             return learned

@@ -21,7 +21,9 @@ from brain.memory.summaries import Writer
 from brain.memory.user_view import UserMemory
 from brain.messages import Category, Exchange, Interaction, Item, Query, RecallResult
 from brain.models.embedder import Embedder, EmbeddingModel
-from brain.store.sqlite import SQLite
+from brain.store import users
+from brain.store.items import list_items, memory_of
+from brain.store.store import Store
 
 HOT_USERS = 10_000
 HOT_BYTES = 16 * 1024 * 1024
@@ -60,7 +62,7 @@ class Memory:
         edits: changes by users themselves.
     """
 
-    def __init__(self, store: SQLite, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
+    def __init__(self, store: Store, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
         self._store = store
         self._tokens = tokens
         self._rest_seconds = rest_seconds
@@ -113,7 +115,7 @@ class Memory:
             found = await self._items.look_up(user, query, question.words, ALL, share)
             relevant = recall.rank(found, question)
             if idle_conversation is not None:
-                earlier = await self._store.memory_of(user, idle_conversation)
+                earlier = await self._store.read(memory_of, user, idle_conversation)
                 if earlier is not None:
                     relevant = [earlier, *(item for item in relevant if item.id != earlier.id)]
         except StoreError as error:
@@ -129,12 +131,14 @@ class Memory:
         )
 
     async def _read_profile(self, user: str) -> _Profile:
-        if not await self._store.items(user, limit=1) or not await self._store.is_recall_on(user):
+        if not await self._store.read(list_items, user, limit=1) or not await self._store.read(users.recalls, user):
             return _Profile(is_recall_on=False)
         found = [
             item
             for category in _ABOUT_USER
-            for item in await self._store.items(user, kind="fact", category=category, limit=MAX_ABOUT_USER + 1)
+            for item in await self._store.read(
+                list_items, user, kind="fact", category=category, limit=MAX_ABOUT_USER + 1
+            )
         ]
         few = found if len(found) <= MAX_ABOUT_USER else []
         return _Profile(is_recall_on=True, about=sorted(few, key=lambda item: item.updated, reverse=True))

@@ -13,7 +13,8 @@ from brain.memory.items import MEMORIES, Items, renew
 from brain.memory.summaries import Writer, is_worth_memory, make_memory
 from brain.messages import IdleConversation, Item
 from brain.models.embedder import Embedder
-from brain.store.sqlite import SQLite
+from brain.store import idle, vectors
+from brain.store.store import Store
 
 BATCH = 32
 """Texts per embedding request."""
@@ -55,7 +56,7 @@ class Background:
 
     def __init__(
         self,
-        store: SQLite,
+        store: Store,
         model: Writer,
         embedder: Embedder,
         rest_seconds: float,
@@ -116,7 +117,7 @@ class Background:
     async def _embed_all(self) -> bool:
         """Embed all items. Sends no request if there are none, or while turns run."""
         if not self._embedder.is_checked:
-            if not await self._store.without_vector(_ANY, 1):
+            if not await self._store.search(vectors.lacking, _ANY, 1):
                 return False
             await self._wait_for_quiet()
         async with self._model_lock:
@@ -124,16 +125,18 @@ class Background:
                 return False
         assert self._embedder.check is not None
         key = self._embedder.check.key
-        while rows := await self._store.without_vector(key, BATCH):
+        while rows := await self._store.search(vectors.lacking, key, BATCH):
             await self._wait_for_quiet()
             async with self._model_lock:
                 started = time.monotonic()
-                vectors = await self._embedder.embed_items([item.text for _, item in rows])
+                embeddings = await self._embedder.embed_items([item.text for _, item in rows])
                 seconds = time.monotonic() - started
-            if vectors is None:
+            if embeddings is None:
                 return False
-            embedded = zip(rows, vectors, strict=True)
-            await self._store.embed(key, [(user, item.id, item.text, vector) for (user, item), vector in embedded])
+            embedded = zip(rows, embeddings, strict=True)
+            await self._store.write_unsynced(
+                vectors.write, key, [(user, item.id, item.text, vector) for (user, item), vector in embedded]
+            )
             if len(rows) == BATCH:
                 await asyncio.sleep(max(MIN_VECTORS_REST, VECTORS_REST * seconds))
         return True
@@ -143,23 +146,25 @@ class Background:
         uses_model = self._model.is_language_model and self._can_summarise() and is_quiet
         if uses_model and time.monotonic() < self._next_summary - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
             return False
-        for idle in await self._store.claim_idle(self._now() - self._rest, 1, alone=uses_model):
-            return await self._summarise(idle, self._model if uses_model else None)
+        for conversation in await self._store.write_unsynced(idle.claim, self._now() - self._rest, 1, alone=uses_model):
+            return await self._summarise(conversation, self._model if uses_model else None)
         return False
 
-    async def _summarise(self, idle: IdleConversation, model: Writer | None) -> bool:
-        place = idle.user, idle.conversation_id
-        if max(self._failures[place], self._interruptions[place]) >= TRIES or not is_worth_memory(idle):
+    async def _summarise(self, conversation: IdleConversation, model: Writer | None) -> bool:
+        place = conversation.user, conversation.conversation_id
+        if max(self._failures[place], self._interruptions[place]) >= TRIES or not is_worth_memory(conversation):
             model = None
-        is_own = idle.memory is not None and idle.memory.count == 1
-        item_id = idle.memory.id if idle.memory and is_own else await self._items.new_id(idle.user)
+        is_own = conversation.memory is not None and conversation.memory.count == 1
+        item_id = (
+            conversation.memory.id if conversation.memory and is_own else await self._items.new_id(conversation.user)
+        )
         try:
             if model is None:
-                item = await make_memory(idle, None, item_id, self._now())
+                item = await make_memory(conversation, None, item_id, self._now())
             else:
                 async with self._model_lock:
                     self._next_summary = max(self._next_summary, time.monotonic()) + SUMMARY_SECONDS
-                    item = await self._while_idle(make_memory(idle, model, item_id, self._now()))
+                    item = await self._while_idle(make_memory(conversation, model, item_id, self._now()))
         except (ModelError, TimeoutError) as error:
             log.info("memory: summarizing a conversation failed and will be retried: %r", error)
             self._pauses.record_failure()
@@ -170,13 +175,13 @@ class Background:
             self._interruptions[place] += 1
             return False
         try:
-            async with self._items.writing(idle.user):
-                same = item and await self._items.find_same(idle.user, item.text, MEMORIES)
-                await self._store.set_memory(idle, renew(same, item) if same and item else item)
+            async with self._items.writing(conversation.user):
+                same = item and await self._items.find_same(conversation.user, item.text, MEMORIES)
+                await self._store.write(idle.set_memory, conversation, renew(same, item) if same and item else item)
         except BadRequest as error:
             log.info("memory: no space for the summary of a conversation: %s", error.message)
-            await self._store.set_memory(idle, None)
-        self._on_change(idle.user)
+            await self._store.write(idle.set_memory, conversation, None)
+        self._on_change(conversation.user)
         self.has_new_items.set()
         del self._failures[place], self._interruptions[place]
         self._pauses.note_success()

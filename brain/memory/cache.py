@@ -12,7 +12,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from brain.errors import StoreError
 from brain.messages import Interaction
-from brain.store.sqlite import SQLite
+from brain.store import conversations
+from brain.store.store import Store
 
 CACHE_SECONDS = 60.0
 VERSION_SECONDS = 1.0
@@ -35,7 +36,7 @@ T = TypeVar("T")
 class StoreVersion:
     """The version of the store, which changes when other processes write; read once per second."""
 
-    def __init__(self, store: SQLite) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._version = 0
         self._until = 0.0
@@ -135,7 +136,7 @@ class UserCache(Generic[T]):
 class RecentInteractions:
     """Caches the newest interactions of recent users, newest first."""
 
-    def __init__(self, store: SQLite, others: StoreVersion) -> None:
+    def __init__(self, store: Store, others: StoreVersion) -> None:
         self._store = store
         self._cache = UserCache(others, self._read, MAX_USERS, MAX_BYTES, _size_of)
 
@@ -159,7 +160,7 @@ class RecentInteractions:
         self._cache.forget(user)
 
     async def _read(self, user: str) -> Sequence[Interaction]:
-        return [_shorten(one) for one in await self._store.recent(user, CACHED_INTERACTIONS)]
+        return [_shorten(one) for one in await self._store.read(conversations.recent, user, CACHED_INTERACTIONS)]
 
 
 def _bucket(user: str) -> int:

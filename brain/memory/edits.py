@@ -6,6 +6,7 @@ from brain.errors import BadRequest
 from brain.memory.items import Items
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.messages import Category, Item
+from brain.store import items
 
 
 class MemoryEdits:
@@ -47,7 +48,7 @@ class MemoryEdits:
             BadRequest: the item does not exist, its text is immutable, or a value is not allowed.
         """
         async with self._items.writing(user):
-            item = await self._items.store.item(user, item_id)
+            item = await self._items.store.read(items.find, user, item_id)
             if item is None:
                 raise BadRequest(f"There is no fact or memory with id {item_id!r}.", "id", code="not_found", status=404)
             if category is not None and item.kind == "memory":

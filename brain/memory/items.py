@@ -16,7 +16,8 @@ from brain.memory.recall import Found
 from brain.memory.terms import words
 from brain.messages import FormerText, Item, Kind, Query
 from brain.models.embedder import Embedder
-from brain.store.sqlite import SQLite
+from brain.store import items, users, vectors
+from brain.store.store import Store
 
 FACTS: Sequence[Kind] = ("fact",)
 MEMORIES: Sequence[Kind] = ("memory",)
@@ -62,7 +63,7 @@ class Items:
     """
 
     def __init__(
-        self, store: SQLite, now: Callable[[], datetime], on_change: Callable[[str], None] = lambda user: None
+        self, store: Store, now: Callable[[], datetime], on_change: Callable[[str], None] = lambda user: None
     ) -> None:
         self.store = store
         self.now = now
@@ -83,12 +84,12 @@ class Items:
         Args:
             share: position of the least relevance, as `RECALL_SHARE`.
         """
-        by_words = await self.store.search_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
+        by_words = await self.store.read(items.search, user, words, kinds=kinds, limit=CANDIDATES) if words else []
         relevance = None if self.embedder is None else self.embedder.relevance
         if query is None or relevance is None or len(query.vector) != len(relevance.message_mean):
             return Found(by_words)
         query = replace(query, vector=relevance.center_message(query.vector))
-        near = await self.store.search_vectors(user, query, kinds=kinds, limit=CANDIDATES)
+        near = await self.store.read(vectors.search, user, query, kinds=kinds, limit=CANDIDATES, cache=self.store.signs)
         scores = relevance.score(query.vector, [(cosine, z) for _, cosine, z in near])
         by_meaning = [(item, score) for (item, *_), score in zip(near, scores, strict=True)]
         return Found(by_words, by_meaning, relevance.least(share), relevance.related)
@@ -104,7 +105,7 @@ class Items:
 
     async def find_by_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
         """Return the items with any of these words, best first."""
-        return [item for item, _ in await self.store.search_words(user, words, kinds=kinds, limit=MAX_ALIKE)]
+        return [item for item, _ in await self.store.read(items.search, user, words, kinds=kinds, limit=MAX_ALIKE)]
 
     async def find_same(self, user: str, text: str, kinds: Sequence[Kind] = FACTS) -> Item | None:
         """Return the item with the same words, ignoring case, accents and punctuation."""
@@ -122,21 +123,21 @@ class Items:
     async def put(self, user: str, item: Item) -> None:
         """Store an item."""
         try:
-            await self.store.put(user, item)
+            await self.store.write(items.put, user, item)
         finally:  # the write continues even if the caller is cancelled
             self._on_change(user)
 
     async def erase(self, user: str, item_id: str) -> bool:
         """Delete an item; return whether it existed."""
         try:
-            return await self.store.erase(user, item_id)
+            return await self.store.write(items.erase, user, item_id)
         finally:
             self._on_change(user)
 
     async def set_recall(self, user: str, on: bool) -> None:
         """Turn recall on or off for the user."""
         try:
-            await self.store.set_recall(user, on)
+            await self.store.write(users.set_recalls, user, on)
         finally:
             self._on_change(user)
 
@@ -144,7 +145,7 @@ class Items:
         """Return a new ID. It is short, because models copy short IDs correctly."""
         for length in _ID_LENGTHS:
             item_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(length))
-            if await self.store.item(user, item_id) is None:
+            if await self.store.read(items.find, user, item_id) is None:
                 return item_id
         return secrets.token_hex(8)
 

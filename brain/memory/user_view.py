@@ -14,6 +14,7 @@ from brain.memory.terms import WordMatcher, content_words
 from brain.memory.texts import BETWEEN, FACT_LENGTH, MEMORY_LENGTH
 from brain.messages import OWN_WORDS, Category, Interaction, Item, Kind
 from brain.plugins.context import Saved
+from brain.store import items
 
 MAX_NAMED = 5
 """Maximum items in the advice if several match."""
@@ -49,14 +50,16 @@ class UserMemory:
     async def memories(self, words: str = "", most: int = 5) -> Sequence[Item]:
         if words.strip():
             return await self._items.search(self._user, words, MEMORIES, most, private=self._private)
-        return await self._items.store.items(self._user, kind="memory", limit=most)
+        return await self._items.store.read(items.list_items, self._user, kind="memory", limit=most)
 
     async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
         if words.strip():
             found = await self._items.search(self._user, words, FACTS, MAX_FOUND, private=self._private)
             found = [item for item in found if category in (None, item.category)][:most]
         else:
-            found = await self._items.store.items(self._user, kind="fact", category=category, limit=most)
+            found = await self._items.store.read(
+                items.list_items, self._user, kind="fact", category=category, limit=most
+            )
         return sorted(found, key=lambda item: item.updated, reverse=True)
 
     async def search(self, words: str, most: int = 5) -> Sequence[Item]:
@@ -148,7 +151,7 @@ class UserMemory:
     async def _find(self, which: str, kinds: Sequence[Kind]) -> Item:
         """Return the item with this id, or the only item with these words."""
         which = which.strip()
-        item = await self._items.store.item(self._user, which.removeprefix("#").lower()) if which else None
+        item = await self._items.store.read(items.find, self._user, which.removeprefix("#").lower()) if which else None
         if item is not None and item.kind in kinds:
             return item
         if not content_words(which):

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from brain.assist.router import ValueStore
 from brain.errors import ModelError
 from brain.models import failures, ollama
 from brain.models.builtin import Builtin
@@ -20,6 +19,7 @@ from brain.models.remote import Remote
 from brain.models.script import Script, read_script
 from brain.plugins.specialist import Specialist
 from brain.settings import ModelRow, Settings, redact_url
+from brain.store.store import Store
 from brain.text import suggest
 
 AUTO_SECONDS = 0.25
@@ -69,7 +69,7 @@ class Models:
 
 @asynccontextmanager
 async def connect_models(
-    settings: Settings, specialists: Sequence[Specialist[..., Any]], store: ValueStore | None = None
+    settings: Settings, specialists: Sequence[Specialist[..., Any]], store: Store | None = None
 ) -> AsyncIterator[Models]:
     """Open the models of all settings; close them at the end of the block.
 

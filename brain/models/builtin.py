@@ -15,7 +15,7 @@ from typing import Any
 from brain.assist.params import Filled, build_params, fill_params
 from brain.assist.proposal import is_yes, propose
 from brain.assist.result_answer import ResultText, compose_answer
-from brain.assist.router import Choice, Previous, Router, ValueStore, find_router
+from brain.assist.router import Choice, Previous, Router, find_router
 from brain.concurrency import NoThread
 from brain.errors import ModelError, Refused
 from brain.events import Resume
@@ -24,6 +24,7 @@ from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.script import TextOnlyModel
 from brain.plugins.context import AssistContext
 from brain.plugins.specialist import Specialist
+from brain.store.store import Store
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 TASK_DONE = "TASK_DONE"
@@ -87,7 +88,7 @@ class Builtin(TextOnlyModel):
 
     def __init__(self, specialists: Sequence[Specialist[..., Any]], name: str = "builtin") -> None:
         self.name = name
-        self.store: ValueStore | None = None
+        self.store: Store | None = None
         self.breaker = CircuitBreaker()
         self.resume: Resume = "prefill"
         self._specialists = {specialist.name: specialist for specialist in specialists}

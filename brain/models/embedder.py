@@ -19,6 +19,8 @@ from brain.messages import EmbeddingCheck, ItemEmbedding, Purpose, Query
 from brain.models import relevance
 from brain.models.relevance import ITEMS, MESSAGES, UNRELATED, Relevance
 from brain.settings.models import Prefixes
+from brain.store import server_data
+from brain.store.store import Store
 
 log = logging.getLogger("brain")
 
@@ -74,13 +76,6 @@ class EmbeddingModel(Protocol):
     def prefixes(self) -> Prefixes: ...
 
     async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]: ...
-
-
-class CheckStore(Protocol):
-    """Stores the results of checks for other processes."""
-
-    async def server_value(self, name: str) -> str | None: ...
-    async def set_server_value(self, name: str, value: str) -> None: ...
 
 
 async def check_embeddings(model: EmbeddingModel) -> EmbeddingCheck | None:
@@ -146,7 +141,7 @@ class Embedder:
         is_checked: True if the check ran in this process. The name may belong to another model now.
     """
 
-    def __init__(self, model: EmbeddingModel, store: CheckStore | None = None) -> None:
+    def __init__(self, model: EmbeddingModel, store: Store | None = None) -> None:
         self._model = model
         self._store = store
         self._store_key = f"{model.name} {_VERSION}"
@@ -173,7 +168,7 @@ class Embedder:
 
     async def load_check(self) -> None:
         """Load the result of an earlier process."""
-        result = await self._store.server_value(self._store_key) if self._store is not None else None
+        result = await self._store.read(server_data.server_value, self._store_key) if self._store is not None else None
         if result is not None:
             loaded = msgspec.json.decode(result, type=_Result)
             self.check, self.relevance = loaded.check, loaded.relevance
@@ -192,7 +187,7 @@ class Embedder:
             self.check, self.is_checked = check, True
             if self._store is not None:
                 result = msgspec.json.encode(_Result(check, self.relevance)).decode()
-                await self._store.set_server_value(self._store_key, result)
+                await self._store.write_unsynced(server_data.set_server_value, self._store_key, result)
             result = "passed the check" if self.is_usable else "failed the check; using keyword search only"
             log.info("memory: embeddings of %s %s", self._model.name, result)
         return self.is_usable

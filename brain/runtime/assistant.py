@@ -40,7 +40,8 @@ from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
 from brain.settings import Settings, redact_url
 from brain.settings.models import REMOTE_KINDS
-from brain.store.sqlite import SQLite
+from brain.store import server_data
+from brain.store.store import Store
 from brain.turn_request import TurnRequest
 
 log = logging.getLogger("brain")
@@ -61,7 +62,7 @@ EMBEDDING_PAUSE = 60.0
 class Assistant:
     """The assistance of a process for its models."""
 
-    def __init__(self, settings: Settings, registry: Registry, store: SQLite) -> None:
+    def __init__(self, settings: Settings, registry: Registry, store: Store) -> None:
         self._embedding_model: AnyModel | None = None
         self._classifiers: dict[tuple[Router, str], EmbeddingClassifier] = {}
         self._embed_at = 0.0
@@ -293,7 +294,7 @@ class Assistant:
                 else:
                     outcome: Outcome = "right" if assistance.is_assisted else _outcome(exchange, name)
                     state = before.learn(outcome, name, is_private=is_private, is_small=is_small(entry.model))
-                await self._store.set_server_value(key, msgspec.json.encode(state).decode())
+                await self._store.write_unsynced(server_data.set_server_value, key, msgspec.json.encode(state).decode())
             except StoreError as error:
                 log.warning("what was learned about model %s was not stored: %s", entry.model.name, error)
                 return
@@ -327,20 +328,20 @@ def find_mode(settings: Settings, entry: ModelEntry) -> AssistMode:
     return (None if entry.row is None else entry.row.assist) or settings.assist
 
 
-async def read_state(store: SQLite | None, entry: ModelEntry) -> CallingState:
+async def read_state(store: Store | None, entry: ModelEntry) -> CallingState:
     """Return what is stored about a model.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    text = None if store is None else await store.server_value(_key(entry))
+    text = None if store is None else await store.read(server_data.server_value, _key(entry))
     with suppress(msgspec.DecodeError):
         if text is not None:
             return msgspec.json.decode(text, type=CallingState)
     return CallingState()
 
 
-async def describe_assistance(settings: Settings, store: SQLite | None, entry: ModelEntry) -> str:
+async def describe_assistance(settings: Settings, store: Store | None, entry: ModelEntry) -> str:
     """Return what Brain does for a model, as a phrase for people; empty for one that always calls."""
     mode = find_mode(settings, entry)
     if entry.model.is_demo or (mode == "auto" and not _has_server(entry)):

@@ -34,9 +34,9 @@ from brain.runtime.runs import RunRegistry
 from brain.runtime.task_reports import APPROVAL_SECONDS, TaskReports, end_report
 from brain.runtime.task_runner import OnTaskEnd, TaskRunner
 from brain.settings import Rights, Settings
-from brain.store import open_store
+from brain.store import answers, open_store, tasks, turns
 from brain.store.answers import pieces
-from brain.store.sqlite import SQLite
+from brain.store.store import Store
 from brain.store.turn_log import NewTurn
 from brain.strategies import find_strategy
 from brain.task import ProfileName
@@ -44,7 +44,7 @@ from brain.tasks import Tasks
 from brain.tasks.view import UserTasks
 from brain.telemetry.logs import Redaction
 from brain.turn.recording import RecordedModel, Recorder, Setup
-from brain.turn.turn import Store, Turn
+from brain.turn.turn import StoreExchange, Turn
 from brain.turn_request import TurnRequest
 
 _SECRET_NAMES = ("key", "password", "secret", "token")
@@ -72,7 +72,7 @@ class Engine:
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self.settings = settings
         self.registry = registry
-        self.store: SQLite
+        self.store: Store
         self.memory: Memory
         self.persistence: Persistence
         self.tasks: Tasks
@@ -431,7 +431,7 @@ class Engine:
         return run
 
     async def _store_and_remember(
-        self, store: Store | None, user: str, parts_before: int, exchange: Exchange
+        self, store: StoreExchange | None, user: str, parts_before: int, exchange: Exchange
     ) -> str | None:
         """Store an exchange, and by which texts its answer is recognized when the client sends it back."""
         problem = None if store is None else await store(exchange)
@@ -440,7 +440,7 @@ class Engine:
         texts = await asyncio.to_thread(pieces, parts) if is_long else pieces(parts)
         if texts or exchange.private_data:
             try:
-                await self.store.remember_answer(user, exchange, texts)
+                await self.store.write_unsynced(answers.remember, user, exchange, texts)
             except StoreError as error:  # the answer then counts as unknown
                 log.warning("an answer cannot be recognized later: %s", error)
         return problem
@@ -496,7 +496,7 @@ class Engine:
 
     async def context_exchanges(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
         """Return the exchanges of a conversation that a model reads before the next question."""
-        history = await self.store.history(user, conversation_id, self._window.messages)
+        history = await self.store.read(turns.history, user, conversation_id, self._window.messages)
         question = Exchange("", started=_now())
         return context_window.select_window(history, question, self._window, model.context_tokens).exchanges
 
@@ -539,7 +539,7 @@ class Engine:
         Returns:
             Whether the task existed.
         """
-        task = await self.store.tasks.find(user, task_id)
+        task = await self.store.read(tasks.find, user, task_id)
         if task is None:
             return False
         await self.tasks.cancel(user, task_id)

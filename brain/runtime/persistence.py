@@ -13,7 +13,8 @@ from brain.messages import Call, Exchange, History, new_message_id
 from brain.runtime.commands import ShowTurn, StopTurn
 from brain.runtime.run import AnyRun, Run
 from brain.runtime.runs import RunRegistry
-from brain.store.sqlite import SQLite
+from brain.store import conversations, turns
+from brain.store.store import Store
 from brain.store.tasks import ReportEnd, RunEnd
 from brain.store.turn_log import NewTurn
 from brain.store.turns import ConversationBusy
@@ -46,7 +47,7 @@ class ExchangeLease:
     """
 
     def __init__(
-        self, store: SQLite, history: History, *, replaces: bool = False, task_end: TaskEnd | None = None
+        self, store: Store, history: History, *, replaces: bool = False, task_end: TaskEnd | None = None
     ) -> None:
         self.history = history
         self.replaces = replaces
@@ -81,7 +82,7 @@ class ExchangeLease:
         Raises:
             StoreError: The write failed.
         """
-        await self._store.checkpoint(self.history, exchange)
+        await self._store.write(turns.checkpoint, self.history.key, exchange)
 
     async def drop(self) -> None:
         """Delete the question."""
@@ -99,7 +100,7 @@ class Persistence:
         recent: Limit of earlier exchanges for a turn.
     """
 
-    def __init__(self, store: SQLite, turns: RunRegistry, recent: int) -> None:
+    def __init__(self, store: Store, turns: RunRegistry, recent: int) -> None:
         self._store = store
         self._turns = turns
         self._recent = recent
@@ -150,7 +151,7 @@ class Persistence:
     async def _find_question(self, user: str, conversation_id: str, question: Exchange) -> str | None:
         """Return the ID of the stored question if this one repeats it with results of the client's tool calls."""
         results = {part.id for part in question.parts if isinstance(part, Call)}
-        page = await self._store.conversation(user, conversation_id, limit=1) if results else None
+        page = await self._store.read(conversations.read_page, user, conversation_id, limit=1) if results else None
         for newest in page.exchanges if page is not None else ():
             if any(isinstance(part, Call) and part.id in results for part in newest.parts):
                 return newest.question_id

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -13,10 +12,12 @@ from brain.messages import Exchange, History, TaskNews
 from brain.prompts.task_news import write_news
 from brain.runtime.run import Run
 from brain.settings import Settings
-from brain.store.rows import SECOND
-from brain.store.sqlite import SQLite
+from brain.store import conversations, tasks
+from brain.store.rows import SECOND, micros
+from brain.store.store import Store
 from brain.store.tasks import NothingToReport, ReportEnd, Untold
 from brain.store.turns import ConversationBusy
+from brain.store.tx import Tx
 from brain.task import Packet, Task
 from brain.tasks import Tasks
 from brain.turn_request import TurnRequest
@@ -50,7 +51,7 @@ class TaskReports:
 
     def __init__(
         self,
-        store: SQLite,
+        store: Store,
         tasks: Tasks,
         settings: Settings,
         begin: Callable[[TurnRequest], Awaitable[Run]],
@@ -92,7 +93,7 @@ class TaskReports:
 
     async def note_typing(self, user: str, conversation_id: str) -> None:
         """Let reports in a conversation wait, because the user is typing there."""
-        await self._store.tasks.hold_reports(user, conversation_id, TYPING_SECONDS)
+        await self._store.write_unsynced(tasks.hold_reports, user, conversation_id, TYPING_SECONDS)
 
     # the note
 
@@ -120,26 +121,26 @@ class TaskReports:
     async def _read_news(
         self, request: TurnRequest, history: History, context_tokens: int | None, *, is_report: bool
     ) -> TaskNews | None:
-        user, store = request.user or "", self._store.tasks
-        packets = await store.read_untold(user, history.id)
+        user = request.user or ""
+        packets = await self._store.read(tasks.read_untold, user, history.id)
         if not packets:
             return None
-        tasks = await self._find_tasks(user, history.id, packets)
-        if not request.private and any(task.private for task in tasks.values()):
+        named = await self._find_tasks(user, history.id, packets)
+        if not request.private and any(task.private for task in named.values()):
             return None  # a private report tells it
-        note = write_news(packets, tasks, context_tokens, is_report=is_report)
+        note = write_news(packets, named, context_tokens, is_report=is_report)
         if note is None:
-            await store.end_report(ReportEnd(user, history.id, packets[-1].key))
+            await self._store.write(tasks.end_report, ReportEnd(user, history.id, packets[-1].key))
         return note
 
     async def _find_tasks(self, user: str, conversation_id: str, packets: Sequence[Packet]) -> dict[str, Task]:
         """Return the newest tasks of a conversation, and those of the packets, by their IDs."""
-        store = self._store.tasks
-        tasks = {one.id: one for one in await store.list_tasks(user, conversation_id=conversation_id)}
-        for task_id in {packet.task_id for packet in packets} - tasks.keys():
-            if (task := await store.find(user, task_id)) is not None:
-                tasks[task_id] = task
-        return tasks
+        newest = await self._store.read(tasks.list_tasks, user, conversation_id=conversation_id)
+        found = {one.id: one for one in newest}
+        for task_id in {packet.task_id for packet in packets} - found.keys():
+            if (task := await self._store.read(tasks.find, user, task_id)) is not None:
+                found[task_id] = task
+        return found
 
     # reporting
 
@@ -160,7 +161,7 @@ class TaskReports:
 
     async def _begin_due(self) -> float | None:
         """Begin the reports that are due. Return the seconds until the next one, if there is one."""
-        untold, now = await self._store.tasks.list_untold(), self._store.tasks.now()
+        untold, now = await self._store.read(tasks.list_untold), micros(self._store.now())
         time = asyncio.get_running_loop().time()
         self._blocked.clear()
         self._not_before = {key: until for key, until in self._not_before.items() if until > time}
@@ -186,7 +187,7 @@ class TaskReports:
             run = await self._begin(await self._make_request(*key))
             run.start()
             with suppress(StoreError):  # only clients that wait for reports miss its begin
-                await self._store.tasks.append_report(*key, run.id)
+                await self._store.write(tasks.append_report, *key, run.id)
             self._tasks.notify()
             await run.wait_ended()
             if run.report().error is not None:
@@ -210,14 +211,13 @@ class TaskReports:
         Raises:
             NothingToReport: Nothing is left to tell.
         """
-        store = self._store.tasks
-        packets = await store.read_untold(user, conversation_id)
+        packets = await self._store.read(tasks.read_untold, user, conversation_id)
         if not packets:  # they are damaged, or another process has reported them
-            await store.set_aside_damaged()
+            await self._store.write(tasks.set_aside_damaged)
             raise NothingToReport
-        tasks = await self._find_tasks(user, conversation_id, packets)
-        task = tasks.get(packets[-1].task_id)
-        page = await self._store.conversation(user, conversation_id, limit=1)
+        named = await self._find_tasks(user, conversation_id, packets)
+        task = named.get(packets[-1].task_id)
+        page = await self._store.read(conversations.read_page, user, conversation_id, limit=1)
         zone = self._settings.time_zone if task is None else task.time_zone
         return TurnRequest(
             message="",
@@ -231,7 +231,7 @@ class TaskReports:
             now=self._now().astimezone(ZoneInfo(zone)),
             asks_person=True,
             source="report",
-            private=any(one.private for one in tasks.values()) or (page is not None and page.conversation.private),
+            private=any(one.private for one in named.values()) or (page is not None and page.conversation.private),
             memory=False,
         )
 
@@ -265,7 +265,7 @@ def _can_tell(request: TurnRequest, history: History) -> bool:
 
 
 def end_report(
-    history: History, cursor: int, actions: Sequence[Callable[[sqlite3.Connection], object]] | None, exchange: Exchange
+    history: History, cursor: int, actions: Sequence[Callable[[Tx], object]] | None, exchange: Exchange
 ) -> ReportEnd | None:
     """Return the end of a turn that had news; None if it has not told them.
 

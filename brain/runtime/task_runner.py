@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -19,8 +19,8 @@ from brain.messages import Call, Exchange, History
 from brain.runtime.persistence import ENDING_SECONDS, TaskEnd
 from brain.runtime.run import Run
 from brain.settings import Settings
-from brain.store.rows import SECOND
-from brain.store.sqlite import SQLite
+from brain.store import tasks, turns
+from brain.store.store import Store
 from brain.store.tasks import RunEnd
 from brain.store.turns import ConversationBusy
 from brain.task import Task, TaskApproval
@@ -34,7 +34,7 @@ WATCH_SECONDS = 0.05
 IDLE_WATCH_SECONDS = 0.25
 RENEW_SECONDS = 2.0
 """Interval of renewing leases, and pause after an error."""
-CHECK_SECONDS = 3600
+CHECK_TIME = timedelta(hours=1)
 """Interval of the search for times that a wrong clock set. It also takes place when the clock is set back."""
 MAX_WAIT_SECONDS = 30.0
 """Longest time between two looks at the clock, which may be set while the runner waits."""
@@ -70,7 +70,7 @@ class TaskRunner:
 
     def __init__(
         self,
-        store: SQLite,
+        store: Store,
         tasks: Tasks,
         settings: Settings,
         begin: Begin,
@@ -95,7 +95,7 @@ class TaskRunner:
     async def open(self) -> None:
         """Start to run tasks."""
         self._unsubscribe = self._tasks.subscribe(self._has_news.set)
-        self._last_packet = await self._store.tasks.last_packet()
+        self._last_packet = await self._store.read(tasks.last_packet)
         loops = self._look_forever(), self._renew_forever()
         self._loops = [asyncio.create_task(one, name="tasks") for one in loops]
 
@@ -143,21 +143,25 @@ class TaskRunner:
 
     async def _look(self) -> None:
         """Tell subscribers about changes by other processes, stop canceled runs, and claim due tasks."""
-        last = await self._store.tasks.last_packet()
+        last = await self._store.read(tasks.last_packet)
         if last != self._last_packet:
             self._last_packet = last
             self._tasks.notify()
             self._has_news.clear()
         if self._running:
-            own = await self._store.tasks.own()
+            own = await self._store.read(tasks.own)
             for task_id in self._running.keys() - own:
                 if task_id in self._runs:
                     self._runs[task_id].stop("cancelled")
         if self._is_closing():
             return
-        claimed, self._due_in = await self._store.tasks.claim(
-            self._settings.tasks_at_once, PER_USER, self._tasks.limits, schedule.next_run
-        )
+        claimed: list[Task] = []
+        self._due_in = await self._store.read(tasks.seconds_until_due)
+        if self._due_in is not None and self._due_in <= 0:
+            claimed = await self._store.write(
+                tasks.claim, self._settings.tasks_at_once, PER_USER, self._tasks.limits, schedule.next_run
+            )
+            self._due_in = await self._store.read(tasks.seconds_until_due, later=True)
         for task in claimed:
             run = self._run(task, self._running.get(task.id))
             running = self._running[task.id] = asyncio.create_task(run, name=f"task {task.id}")
@@ -172,14 +176,16 @@ class TaskRunner:
         self._tasks.notify()
 
     async def _renew_forever(self) -> None:
-        checked: int | None = None
+        checked: datetime | None = None
         while True:
             try:
-                if await self._store.tasks.renew(tuple(self._running)):
+                is_needed = await self._store.read(tasks.needs_renewal)
+                if is_needed and await self._store.write_unsynced(tasks.renew, tuple(self._running)):
                     self._has_news.set()
-                now = self._store.tasks.now()
-                if checked is None or not 0 <= now - checked < CHECK_SECONDS * SECOND:  # or the clock was set back
-                    if await self._store.tasks.correct_times(schedule.next_run):
+                now = self._store.now()
+                if checked is None or not checked <= now < checked + CHECK_TIME:  # or the clock was set back
+                    if await self._store.search(tasks.find_late, schedule.next_run):
+                        await self._store.write(tasks.correct_times, schedule.next_run)
                         self._has_news.set()
                     checked = now
             except StoreError as error:
@@ -207,7 +213,7 @@ class TaskRunner:
             run = self._runs[task.id] = await self._start_when_free(task, end)
             self._has_news.set()  # the task may have been canceled in the meantime
             await run.wait_ended()
-            stored = await self._store.tasks.find(task.user, task.id)
+            stored = await self._store.read(tasks.find, task.user, task.id)
             if stored is not None and (stored.state, stored.turn_id) == ("running", run.id):
                 await self._fail(task, "the result could not be stored", may_retry=True)
         except BadRequest as error:
@@ -218,7 +224,7 @@ class TaskRunner:
             log.exception("task %s failed", task.id)
             await self._fail(task, "something went wrong on the server; its log has the details")
         with suppress(StoreError):
-            stored = await self._store.tasks.find(task.user, task.id)
+            stored = await self._store.read(tasks.find, task.user, task.id)
             if stored is None or stored.state == "canceled":
                 outcome = "canceled"
             elif outcome == "failed" and stored.attempt > task.attempt:
@@ -229,7 +235,7 @@ class TaskRunner:
         """End a run without an answer, if this process still owns the task."""
         failed = RunEnd(task, Exchange(""), "failed", schedule.next_run, reason, may_retry)
         with suppress(StoreError):
-            await self._store.tasks.end_run(failed)
+            await self._store.write(tasks.end_run, failed)
 
     async def _start_when_free(self, task: Task, end: TaskEnd) -> Run:
         """Begin a run; wait for the lease of a process that ended while it ran the task."""
@@ -249,13 +255,13 @@ class TaskRunner:
         limits = replace(self._settings.limits(strategy), turn_seconds=profile.seconds)
         if profile.calls is not None:
             limits = replace(limits, calls=profile.calls)
-        stored = await self._store.tasks.current_exchange(task)
+        stored = await self._store.read(tasks.current_exchange, task)
         question = Exchange("", message=task.prompt, author="user" if task.is_from_user else "model")
         if stored is not None:
             question = msgspec.structs.replace(stored, outcome="", ended=None, error=None, usage=None)
         history = History(
             task.work_id,
-            attachments=await self._store.attachments(task.user, task.conversation_id),
+            attachments=await self._store.read(turns.all_attachments, task.user, task.conversation_id),
             user=task.user,
             question=question,
             untrusted=task.untrusted or bool(task.result) or question.untrusted,
@@ -282,7 +288,7 @@ class TaskRunner:
         run.log.subscribe(_Activity(self._store, task, run).take)
         reason: Interruption | None = "shutdown"  # if the store fails, the task continues later
         try:
-            is_owned = await self._store.tasks.set_turn(task.id, run.id, task.activity)
+            is_owned = await self._store.write_unsynced(tasks.set_turn, task.id, run.id, task.activity)
             reason = None if is_owned else "cancelled"
         finally:
             if reason is not None:
@@ -313,7 +319,7 @@ def _end_of(task: Task, exchange: Exchange) -> RunEnd:
 class _Activity:
     """Stores what a run does now, at most once in `ACTIVITY_SECONDS`."""
 
-    def __init__(self, store: SQLite, task: Task, run: Run) -> None:
+    def __init__(self, store: Store, task: Task, run: Run) -> None:
         self._store = store
         self._task = task
         self._run = run
@@ -336,5 +342,5 @@ class _Activity:
 
     async def _write(self, text: str) -> None:
         with suppress(StoreError):
-            if not await self._store.tasks.set_turn(self._task.id, self._run.id, text):
+            if not await self._store.write_unsynced(tasks.set_turn, self._task.id, self._run.id, text):
                 self._run.stop("cancelled")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from brain.errors import StoreError
 from brain.protocols.native import tasks as protocol
 from brain.server.event_stream import Encoder
+from brain.store import tasks
 from brain.tasks import Tasks
 
 log = logging.getLogger("brain")
@@ -51,7 +52,7 @@ class ChannelReader:
                 return b""
             self._changed.clear()
             try:
-                packets = await self._tasks.store.read_channel(self._user, self._after)
+                packets = await self._tasks.store.read(tasks.read_channel, self._user, self._after)
             except StoreError as error:
                 log.warning("the stream of tasks ends: %s", error)
                 raise StopAsyncIteration from None

@@ -14,6 +14,7 @@ from brain.server.auth import KeyStore
 from brain.server.event_stream import SHUTDOWN_SECONDS, wait_for_shutdown
 from brain.server.rate_limits import UserRateLimits
 from brain.settings import Settings
+from brain.store import server_data
 from brain.telemetry.telemetry import Telemetry
 from brain.telemetry.watchdog import UNKNOWN, Blocked, Watchdog
 
@@ -100,7 +101,7 @@ class ServerState:
     async def _store_blocked(self, blocked: Blocked) -> None:
         """Store the report for `brain check`."""
         with suppress(StoreError):
-            await self.engine.store.add_blocked(blocked.specialist, blocked.place)
+            await self.engine.store.write_unsynced(server_data.add_blocked, blocked.specialist, blocked.place)
 
     async def _stop_turns(self) -> None:
         """Stop all turns when the server shuts down."""

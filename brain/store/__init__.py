@@ -4,10 +4,10 @@ from pathlib import Path
 
 import platformdirs
 
-from brain.store.sqlite import SQLite
+from brain.store.store import Store
 
 
-async def open_store(setting: str | None) -> SQLite:
+async def open_store(setting: str | None) -> Store:
     """Open the store that STORE names.
 
     Args:
@@ -16,7 +16,7 @@ async def open_store(setting: str | None) -> SQLite:
     Raises:
         StoreError: with the path of the file, and what to do.
     """
-    store = SQLite(path_of(setting))
+    store = Store(path_of(setting))
     await store.open()
     return store
 

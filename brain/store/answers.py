@@ -6,7 +6,6 @@ chat inherits what its answers contain, and a chat without private data is not a
 
 import hmac
 import re
-import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,6 +13,7 @@ from brain.messages import Exchange, Marks, Part, Text
 from brain.store import users
 from brain.store.rows import SECOND
 from brain.store.schema import ANSWER_KEY
+from brain.store.tx import Tx
 
 MAX_AGE = 30 * 86_400 * SECOND
 """How long an answer is recognized, in microseconds."""
@@ -28,6 +28,7 @@ _ADDED = (
     (re.compile(r"\[SPECIALIST_ERROR: "), "]"),
     (re.compile(r"(?:Preview of [\w-]{1,64}: |The call of [\w-]{1,64} with )"), "to decline it, send false."),
 )
+
 """Beginnings and ends of what Brain or a client shows in an answer beside its text."""
 _NO_LETTERS = {code: None for code in range(128) if not chr(code).isalnum()}
 
@@ -71,20 +72,20 @@ def _texts(parts: Iterable[Part]) -> Iterator[str]:
     yield text
 
 
-def remember(db: sqlite3.Connection, user: str, exchange: Exchange, texts: Sequence[str], now: int) -> None:
+def remember(tx: Tx, user: str, exchange: Exchange, texts: Sequence[str]) -> None:
     """Store by which texts an answer is recognized. Equal answers of several turns have the marks of all of them."""
-    number, marks = users.add(db, user), exchange.untrusted | exchange.private_data << 1
+    number, marks = users.add(tx, user), exchange.untrusted | exchange.private_data << 1
     if exchange.private_data:
-        users.note_private_data(db, number)
-    db.execute("DELETE FROM answer WHERE at < ?", (now - MAX_AGE,))
-    db.executemany(
+        users.note_private_data(tx, number)
+    tx.execute("DELETE FROM answer WHERE at < ?", (tx.now - MAX_AGE,))
+    tx.executemany(
         "INSERT INTO answer (user, digest, marks, at) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (user, digest) DO UPDATE SET marks = marks | excluded.marks, at = excluded.at",
-        [(number, digest, marks, now) for digest in _digests(db, texts)],
+        [(number, digest, marks, tx.now) for digest in _digests(tx, texts)],
     )
 
 
-def find_marks(db: sqlite3.Connection, user: str, texts: Sequence[str], now: int) -> Marks:
+def find_marks(tx: Tx, user: str, texts: Sequence[str]) -> Marks:
     """Return the marks of answers that a client sends.
 
     An answer that Brain does not recognize is untrusted. It may contain private data if a turn of the user has read
@@ -93,17 +94,17 @@ def find_marks(db: sqlite3.Connection, user: str, texts: Sequence[str], now: int
     Args:
         texts: the normalized answers.
     """
-    number, found, is_unknown = users.find(db, user), 0, False
+    number, found, is_unknown = users.find(tx, user), 0, False
     query = "SELECT marks FROM answer WHERE user = ? AND digest = ? AND at >= ?"
-    for digest in _digests(db, texts):
-        row = db.execute(query, (number, digest, now - MAX_AGE)).fetchone()
+    for digest in _digests(tx, texts):
+        row = tx.execute(query, (number, digest, tx.now - MAX_AGE)).fetchone()
         is_unknown = is_unknown or row is None
         found |= 0 if row is None else row[0]
-    has_private_data = bool(found & 2) or (is_unknown and users.has_private_data(db, number))
+    has_private_data = bool(found & 2) or (is_unknown and users.has_private_data(tx, number))
     return Marks(bool(found & 1) or is_unknown, has_private_data)
 
 
-def _digests(db: sqlite3.Connection, texts: Iterable[str]) -> Iterator[bytes]:
-    ((key,),) = db.execute("SELECT result FROM exam WHERE name = ?", (ANSWER_KEY,))
+def _digests(tx: Tx, texts: Iterable[str]) -> Iterator[bytes]:
+    ((key,),) = tx.execute("SELECT result FROM exam WHERE name = ?", (ANSWER_KEY,))
     for text in texts:
         yield hmac.digest(bytes.fromhex(key), text.encode(errors="replace"), "sha256")[:DIGEST_BYTES]

@@ -1,6 +1,5 @@
 """Lists, searches, reads, renames and deletes the conversations of a user."""
 
-import sqlite3
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, Conversation, ConversationPage, Counts, Exchange, File, Interaction
 from brain.store import exchanges, hidden, rows, search_terms, tasks, turn_log, turns, users
 from brain.store.schema import EXCHANGES
+from brain.store.tx import Tx
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Approximate limit of one page; exchanges are never split."""
@@ -23,13 +23,14 @@ _IS_SHOWN = (
     f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} AND e.key > exchange.key AND e.key <= ? "
     "AND e.until > ? AND exchange.key >= e.replaces)"
 )
+
 """Excludes exchanges that a running turn replaces."""
 
 _CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sources, c.private"
 
 
 def list_conversations(
-    db: sqlite3.Connection, user: str, text: str, before: str | None, limit: int, now: int
+    tx: Tx, user: str, text: str = "", before: str | None = None, limit: int = 50
 ) -> list[Conversation]:
     """List the conversations of a user, newest first; with a text, only those that contain its words.
 
@@ -38,29 +39,29 @@ def list_conversations(
     Raises:
         BadRequest: the conversation `before` does not exist.
     """
-    number = users.find(db, user)
+    number = users.find(tx, user)
     if number is None:
         return []
     page = FIRST_PAGE
     if before is not None:
-        row = db.execute("SELECT used, key FROM conversation WHERE user = ? AND id = ?", (number, before)).fetchone()
+        row = tx.execute("SELECT used, key FROM conversation WHERE user = ? AND id = ?", (number, before)).fetchone()
         if row is None:
             message = "`before` must be the id of the last conversation that was listed."
             raise BadRequest(message, "before")
         page = row
     searched = search_terms.search_words(text)
     if not searched:
-        found = db.execute(
+        found = tx.execute(
             f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.user = ? AND instr(c.title, ?) "
             f"AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
             (number, text.strip(), *page, limit),
         ).fetchall()
     else:
-        found = _search(db, number, searched, page, limit)
-    return [_conversation(db, row, now, searched) for row in found]
+        found = _search(tx, number, searched, page, limit)
+    return [_conversation(tx, row, searched) for row in found]
 
 
-def _search(db: sqlite3.Connection, user: int, words: Sequence[str], page: tuple[int, int], limit: int) -> list[Any]:
+def _search(tx: Tx, user: int, words: Sequence[str], page: tuple[int, int], limit: int) -> list[Any]:
     """Find conversations with all words in one message and its answer; otherwise with any word.
 
     The last word may be a prefix, unless it is frequent: FTS5 collects all matches of a prefix before it returns the
@@ -71,21 +72,21 @@ def _search(db: sqlite3.Connection, user: int, words: Sequence[str], page: tuple
     begun = [*whole[:-1], search_terms.query(prefixes, words[-1], is_prefix=True)]
     for operator in (" AND ", " OR ")[: len(words)]:
         match = operator.join(begun)
-        found = _search_newest(db, user, operator.join(whole), page, limit) or _search_all(db, user, match, page, limit)
-        if found or (page != FIRST_PAGE and _search_all(db, user, match, FIRST_PAGE, 1)):
+        found = _search_newest(tx, user, operator.join(whole), page, limit) or _search_all(tx, user, match, page, limit)
+        if found or (page != FIRST_PAGE and _search_all(tx, user, match, FIRST_PAGE, 1)):
             return found
     return []
 
 
-def _search_newest(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
+def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
     """Search the newest conversations one by one, which is fast for frequent words.
 
     Returns nothing if the words are rare, or if too few of the newest conversations have them.
     """
     frequent = "SELECT count(*) FROM (SELECT 1 FROM exchange_words WHERE exchange_words MATCH ? LIMIT ?)"
-    if db.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
+    if tx.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
         return []
-    newest = db.execute(
+    newest = tx.execute(
         f"SELECT {_CONVERSATION} FROM conversation c WHERE c.user = ? AND {exchanges.IS_LISTED} "
         "AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
         (user, *page, NEWEST_SEARCHED),
@@ -93,7 +94,7 @@ def _search_newest(db: sqlite3.Connection, user: int, match: str, page: tuple[in
     newest_hit = "SELECT max(rowid) FROM exchange_words WHERE exchange_words MATCH ? AND rowid BETWEEN ? AND ?"
     found = list[Any]()
     for row in newest:
-        ((at,),) = db.execute(newest_hit, (match, row[0] << EXCHANGES, exchanges.span(row[0])[1]))
+        ((at,),) = tx.execute(newest_hit, (match, row[0] << EXCHANGES, exchanges.span(row[0])[1]))
         if at is not None:
             found.append((*row, at))
         if len(found) == limit:
@@ -101,9 +102,9 @@ def _search_newest(db: sqlite3.Connection, user: int, match: str, page: tuple[in
     return []
 
 
-def _search_all(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
+def _search_all(tx: Tx, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
     """Search all conversations through the index."""
-    return db.execute(
+    return tx.execute(
         f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM exchange_words "
         f"WHERE exchange_words MATCH ? GROUP BY 1) "
         f"SELECT {_CONVERSATION}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
@@ -114,7 +115,7 @@ def _search_all(db: sqlite3.Connection, user: int, match: str, page: tuple[int, 
 
 
 def read_page(
-    db: sqlite3.Connection, user: str, conversation_id: str, before: str | None, limit: int, now: int
+    tx: Tx, user: str, conversation_id: str, before: str | None = None, limit: int = 50
 ) -> ConversationPage | None:
     """Return a conversation with a page of its newest exchanges.
 
@@ -124,23 +125,23 @@ def read_page(
     Raises:
         BadRequest: the conversation has no question `before`.
     """
-    row = _find_row(db, user, conversation_id)
+    row = _find_row(tx, user, conversation_id)
     if row is None:
         return None
     first, last = exchanges.span(row[0])
     end = last
     if before is not None:
         query = "SELECT key FROM exchange WHERE key BETWEEN ? AND ? AND question_id = ? LIMIT 1"
-        question = db.execute(query, (first, last, before)).fetchone()
+        question = tx.execute(query, (first, last, before)).fetchone()
         if question is None:
             raise BadRequest("`before` must be the id of a question of this conversation.", "before")
         end = question[0] - 1
     newest = list[tuple[Any, ...]]()
     size = 0
-    for found in db.execute(
+    for found in tx.execute(
         f"SELECT {rows.EXCHANGE}, outcome = '' AND until <= ?, question_id FROM exchange WHERE key BETWEEN ? AND ? "
         f"{_IS_SHOWN} ORDER BY key DESC LIMIT ?",
-        (now, first, end, last, now, limit),
+        (tx.now, first, end, last, tx.now, limit),
     ):
         length = len(found[1].encode())
         if newest and size + length > PAGE_BYTES:
@@ -149,69 +150,69 @@ def read_page(
         size += length
     oldest = newest[-1][0] if newest else first
     query = f"SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? {_IS_SHOWN} LIMIT 1"
-    more = db.execute(query, (first, oldest - 1, last, now)).fetchone()
+    more = tx.execute(query, (first, oldest - 1, last, tx.now)).fetchone()
     query = "SELECT exchange, id, name, type, size FROM file WHERE exchange BETWEEN ? AND ? ORDER BY id"
-    files = db.execute(query, (oldest, end)).fetchall()
+    files = tx.execute(query, (oldest, end)).fetchall()
     keys = {key for key, *_ in newest}
     return ConversationPage(
-        _conversation(db, (*row, 0), now, ()),
-        list(rows.readable(partial(_show, db), reversed(newest))),
+        _conversation(tx, (*row, 0), ()),
+        list(rows.readable(partial(_show, tx), reversed(newest))),
         [File(*file) for key, *file in files if key in keys],
         newest[-1][-1] if more else None,
         size,
     )
 
 
-def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -> Attachment | None:
+def file(tx: Tx, user: str, conversation_id: str, number: int) -> Attachment | None:
     """Return a file of a conversation by its ID."""
-    row = _find_row(db, user, conversation_id)
+    row = _find_row(tx, user, conversation_id)
     query = "SELECT id, name, type, data FROM file WHERE conversation = ? AND id = ?"
-    found = None if row is None else db.execute(query, (row[0], number)).fetchone()
+    found = None if row is None else tx.execute(query, (row[0], number)).fetchone()
     return None if found is None else Attachment(*found)
 
 
-def find_answer(db: sqlite3.Connection, user: str, answer_id: str | None, now: int) -> tuple[str, Exchange] | None:
+def find_answer(tx: Tx, user: str, answer_id: str | None) -> tuple[str, Exchange] | None:
     """Return an answer of a user, or the newest one, with the ID of its conversation."""
     which, values = ("answer_id = ?", [answer_id]) if answer_id is not None else ("answer_id <> ''", [])
     where = "" if answer_id is not None else f" AND {exchanges.IS_LISTED}"
     newest = f"SELECT key, id FROM conversation c WHERE user = ?{where} ORDER BY used DESC LIMIT ?"
-    found = db.execute(
+    found = tx.execute(
         f"SELECT c.id, e.key, data, outcome = '' AND until <= ?, question_id FROM ({newest}) c "
         f"JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {which} ORDER BY e.started DESC LIMIT 1",
-        (now, users.find(db, user), NEWEST_SEARCHED if answer_id is None else -1, *values),
+        (tx.now, users.find(tx, user), NEWEST_SEARCHED if answer_id is None else -1, *values),
     ).fetchone()
-    return None if found is None else (found[0], _show(db, found[1:]))
+    return None if found is None else (found[0], _show(tx, found[1:]))
 
 
-def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Conversation | None:
+def rename(tx: Tx, user: str, conversation_id: str, title: str) -> Conversation | None:
     """Set the title of a conversation; it is not generated again."""
-    row = _find_row(db, user, conversation_id)
+    row = _find_row(tx, user, conversation_id)
     if row is None:
         return None
-    db.execute("UPDATE conversation SET named = 1 WHERE key = ?", (row[0],))
-    exchanges.rename(db, row[0], title, exchanges.user_of(db, row[0]))
-    row = _find_row(db, user, conversation_id)
+    tx.execute("UPDATE conversation SET named = 1 WHERE key = ?", (row[0],))
+    exchanges.rename(tx, row[0], title, exchanges.user_of(tx, row[0]))
+    row = _find_row(tx, user, conversation_id)
     assert row is not None
-    return _conversation(db, (*row, 0), now, ())
+    return _conversation(tx, (*row, 0), ())
 
 
-def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns.Lease) -> int | None:
+def delete(tx: Tx, user: str, conversation_id: str) -> int | None:
     """Delete a conversation and its tasks as `hidden.hide_conversation` does; None if it does not exist.
 
     Raises:
         BadRequest: `busy`, a turn of it is running.
     """
-    row = _find_row(db, user, conversation_id)
+    row = _find_row(tx, user, conversation_id)
     if row is None:
         return None
-    if turns.is_running(db, row[0], lease):
+    if turns.is_running(tx, row[0]):
         raise turns.ConversationBusy
-    turn_log.forget(db, user, row[0])
-    tasks.remove_all(db, user, conversation_id)
-    return hidden.hide_conversation(db, row[0])
+    turn_log.forget(tx, user, row[0])
+    tasks.remove_all(tx, user, conversation_id)
+    return hidden.hide_conversation(tx, row[0])
 
 
-def delete_user(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[Counts, int | None]:
+def delete_user(tx: Tx, user: str) -> tuple[Counts, int | None]:
     """Delete all data of a user.
 
     Returns:
@@ -220,57 +221,57 @@ def delete_user(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[
     Raises:
         BadRequest: `busy`, a turn of the user is running.
     """
-    number = users.find(db, user)
+    number = users.find(tx, user)
     if number is None:
         return Counts(), None
     query = (
         "SELECT c.key FROM conversation c WHERE c.user = ? AND EXISTS "
         f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION})"
     )
-    for (conversation,) in db.execute(query, (number,)).fetchall():
-        if turns.is_running(db, conversation, lease):
+    for (conversation,) in tx.execute(query, (number,)).fetchall():
+        if turns.is_running(tx, conversation):
             raise turns.ConversationBusy
-    counts = users.count(db, number)
-    turn_log.forget(db, user)
-    hidden.hide_user(db, number)
+    counts = users.count(tx, user)
+    turn_log.forget(tx, user)
+    hidden.hide_user(tx, number)
     return counts, number
 
 
-def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
+def recent(tx: Tx, user: str, limit: int) -> list[Interaction]:
     """Return the newest messages and answers of all conversations that are not private, newest first."""
     where = f"user = ? AND private = 0 AND {exchanges.IS_LISTED}"
     used = f"SELECT key, id FROM conversation c WHERE {where} ORDER BY used DESC LIMIT ?"
     newest: list[tuple[int, int, str]] = []
-    for key, conversation_id in db.execute(used, (users.find(db, user), limit)).fetchall():
+    for key, conversation_id in tx.execute(used, (users.find(tx, user), limit)).fetchall():
         query = (
             "SELECT started, key FROM exchange WHERE key BETWEEN ? AND ? AND outcome <> '' ORDER BY key DESC LIMIT ?"
         )
-        newest += [(*row, conversation_id) for row in db.execute(query, (*exchanges.span(key), limit))]
+        newest += [(*row, conversation_id) for row in tx.execute(query, (*exchanges.span(key), limit))]
     newest.sort(reverse=True)
     found = list[Interaction]()
     for started, key, conversation_id in newest[:limit]:
-        one = exchanges.read(db, key)
+        one = exchanges.read(tx, key)
         if one is not None:
             answer = Interaction(conversation_id, rows.moment(started), one.message, one.answer, one.untrusted)
             found.append(answer)
     return found
 
 
-def _find_row(db: sqlite3.Connection, user: str, conversation_id: str) -> tuple[Any, ...] | None:
-    found = db.execute(
+def _find_row(tx: Tx, user: str, conversation_id: str) -> tuple[Any, ...] | None:
+    found = tx.execute(
         f"SELECT {_CONVERSATION} FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?",
         (user, conversation_id),
     ).fetchone()
     return None if found is None else tuple(found)
 
 
-def _conversation(db: sqlite3.Connection, row: Sequence[Any], now: int, words: Sequence[str]) -> Conversation:
+def _conversation(tx: Tx, row: Sequence[Any], words: Sequence[str]) -> Conversation:
     key, conversation_id, title, created, updated, messages, sources, private, hit = row
     query = f"SELECT max(e.started) FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ? AND e.until > ?"
-    ((started,),) = db.execute(query, (*exchanges.span(key), now))
+    ((started,),) = tx.execute(query, (*exchanges.span(key), tx.now))
     excerpt = ""
     if words:  # which are in an exchange, or in the title where no exchange has the key
-        exchange = exchanges.read(db, hit)
+        exchange = exchanges.read(tx, hit)
         excerpt = search_terms.excerpt(title if exchange is None else f"{exchange.message}\n{exchange.answer}", words)
     return Conversation(
         conversation_id,
@@ -285,10 +286,10 @@ def _conversation(db: sqlite3.Connection, row: Sequence[Any], now: int, words: S
     )
 
 
-def _show(db: sqlite3.Connection, row: Sequence[Any]) -> Exchange:
+def _show(tx: Tx, row: Sequence[Any]) -> Exchange:
     """An exchange as its user sees it; one that runs without a process was interrupted."""
     *columns, is_lapsed, _ = row
     exchange = rows.read_exchange(columns)
     if not exchange.outcome:
-        turn_log.add_text(exchange, turn_log.text_after_snapshot(db, columns[0]))
+        turn_log.add_text(exchange, turn_log.text_after_snapshot(tx, columns[0]))
     return msgspec.structs.replace(exchange, outcome="interrupted") if is_lapsed else exchange

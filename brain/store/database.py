@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 import os
+import secrets
 import shutil
 import sqlite3
 import sys
@@ -11,15 +12,18 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
 from brain.store import connection
 from brain.store.connection import DAMAGE, MIB, REMEDIES, SENTENCES, UNWRITABLE, as_store_errors, code_of, transaction
+from brain.store.rows import SECOND, moment
+from brain.store.tx import Tx
 
 MIN_FREE_BYTES = MIB
 """With less free space on its disk, a file counts as full."""
@@ -37,8 +41,9 @@ MAX_READS = 2
 
 _WRITES, _READS, _SEARCHES = range(3)
 
+P = ParamSpec("P")
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
+Work = Callable[[Tx], T]
 
 log = logging.getLogger("brain")
 
@@ -57,15 +62,45 @@ class _TransactionUndone(Exception):
     """SQLite rolled back the whole transaction, as it does when the disk is full."""
 
 
+class SQLiteTx:
+    """A transaction of Store: see `Tx`."""
+
+    __slots__ = ("_clock", "_now", "execute", "executemany", "is_in_memory", "process", "running")
+
+    def __init__(self, db: sqlite3.Connection, database: "Database") -> None:
+        self.execute = db.execute
+        self.executemany = db.executemany
+        self.process = database.process
+        self.running = database.running
+        self.is_in_memory = database.path is None
+        self._clock = database.clock
+        self._now: int | None = None
+
+    @property
+    def now(self) -> int:
+        """See `Tx`."""
+        if self._now is None:
+            self._now = round(self._clock() * SECOND)
+        return self._now
+
+
 class Database:
     """A database file, or a database in memory. Open it once and close it once.
 
     Args:
         path: None for memory.
+        clock: Returns seconds since 1970.
+
+    Attributes:
+        process: A unique name of this process.
+        running: Keys of the exchanges whose turns run in this process.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
         self.path = path
+        self.clock = clock
+        self.process = secrets.token_hex(8)
+        self.running: set[int] = set()
         self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
         self._connections: list[sqlite3.Connection] = []  # one per thread; in memory, only the first
         self._reads: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
@@ -78,7 +113,7 @@ class Database:
         self._is_unwritable = False
         self._probed_at = -math.inf
 
-    async def open(self, take_over: Work[None]) -> None:
+    async def open_file(self, take_over: Work[None]) -> None:
         """Open the database and bring its tables up to date.
 
         Args:
@@ -89,13 +124,21 @@ class Database:
         """
         await self._run(_WRITES, partial(self._open, take_over))
 
-    async def close(self) -> None:
+    async def close_file(self) -> None:
         """Close the database after all submitted work."""
         for thread in (_READS, _SEARCHES):
             await self._run(thread, lambda: None)
         await self._run(_WRITES, self._closing.close)
         for executor in self._threads:
             executor.shutdown()
+
+    def now(self) -> datetime:
+        """Return the time by the clock of the store."""
+        return moment(round(self.clock() * SECOND))
+
+    async def data_version(self) -> int:
+        """Return a number that changes when another process commits a write."""
+        return await self.run_outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
 
     def limit_waiting(self, seconds: float) -> None:
         """Limit the wait for other processes that write, from now on."""
@@ -118,13 +161,23 @@ class Database:
         self._threads[_WRITES].submit(self._write_waiting)
         return future
 
-    async def write(self, work: Work[T], *, durable: bool = True) -> T:
-        """Queue a write and wait for it.
+    async def write(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that writes, in a transaction. If it raises, nothing has changed.
 
         Raises:
-            StoreError: the write failed and nothing changed.
+            StoreError: the write failed.
         """
-        return await asyncio.shield(self.submit(work, durable=durable))
+        return await asyncio.shield(self.submit(lambda tx: function(tx, *args, **kwargs)))
+
+    async def write_unsynced(
+        self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a function as `write` does. What it writes survives a crash of the process, but not of the machine.
+
+        Raises:
+            StoreError: the write failed.
+        """
+        return await asyncio.shield(self.submit(lambda tx: function(tx, *args, **kwargs), durable=False))
 
     async def write_in_steps(self, step: Work[bool], *, until: float = math.inf) -> bool:
         """Write in small transactions, with pauses for other writers.
@@ -151,34 +204,46 @@ class Database:
                 await asyncio.sleep(min(time.monotonic() - started, MAX_STEP_PAUSE))
         return not has_more
 
-    async def read(self, work: Work[T], *, user: str | None = None, is_search: bool = False) -> T:
-        """Read in one consistent snapshot.
-
-        Args:
-            user: whose data; limits how many reads of one user wait at a time.
-            is_search: use the thread for slow reads, for which no turn waits.
+    async def read(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that reads, in one consistent snapshot.
 
         Raises:
             StoreError: the read failed.
         """
-        thread = min(_SEARCHES if is_search else _READS, len(self._connections) - 1)
+        return await self._read(_READS, lambda tx: function(tx, *args, **kwargs), args[0] if args else None)
+
+    async def search(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function as `read` does, but one that may be slow: no turn waits for it.
+
+        Raises:
+            StoreError: the read failed.
+        """
+        return await self._read(_SEARCHES, lambda tx: function(tx, *args, **kwargs), args[0] if args else None)
+
+    async def _read(self, thread: int, work: Work[T], user: object) -> T:
+        """Read in a thread. A user whose reads wait does not make others wait."""
+        thread = min(thread, len(self._connections) - 1)
         db = self._connections[thread]
 
         def read() -> T:
             with as_store_errors(), self._noting(), transaction(db, "BEGIN"):
-                return work(db)
+                return work(SQLiteTx(db, self))
 
-        shared = nullcontext() if user is None else self._reads.setdefault((user, thread), asyncio.Semaphore(MAX_READS))
-        async with shared:
+        if not isinstance(user, str):
+            return await self._run(thread, read)
+        async with self._reads.setdefault((user, thread), asyncio.Semaphore(MAX_READS)):
             return await self._run(thread, read)
 
-    async def walk(self, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> AsyncGenerator[T, None]:
-        """Iterate over one consistent snapshot while others read and write."""
+    async def walk(
+        self, function: Callable[Concatenate[Tx, P], Iterator[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[T, None]:
+        """Iterate over what a function finds in one consistent snapshot, while others read and write."""
         if self.path is None:
-            for one in await self.read(lambda db: list(begin(db))):
+            for one in await self.read(lambda tx: list(function(tx, *args, **kwargs))):
                 yield one
             return
-        found, thread = _walk(self.path, begin), ThreadPoolExecutor(1, "brain-store-walks")
+        found = self._walk(self.path, lambda tx: function(tx, *args, **kwargs))
+        thread = ThreadPoolExecutor(1, "brain-store-walks")
         try:
             while (one := await _run_in(thread, partial(next, found, None))) is not None:
                 yield one
@@ -186,7 +251,7 @@ class Database:
             thread.submit(found.close)  # after its current step
             thread.shutdown(wait=False)
 
-    async def run_outside(self, work: Work[T]) -> T:
+    async def run_outside(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run work in the writer thread outside a transaction."""
 
         def run() -> T:
@@ -231,7 +296,7 @@ class Database:
             if self._is_unwritable or time.monotonic() - self._probed_at >= PROBE_PERIOD_SECONDS:
                 self._probed_at = time.monotonic()
                 async with asyncio.timeout(PROBE_SECONDS):
-                    await self.write(_write_pages if self._is_unwritable else _write_page, durable=False)
+                    await self.write_unsynced(_write_pages if self._is_unwritable else _write_page)
         except StoreError as error:
             return error.message
         except OSError:
@@ -242,7 +307,7 @@ class Database:
 
     def _open(self, take_over: Work[None]) -> None:
         with ExitStack() as stack:
-            self._connections = [connection.open_writer(self.path, stack, take_over)]
+            self._connections = [connection.open_writer(self.path, stack, lambda db: take_over(SQLiteTx(db, self)))]
             # SQLite's own waits grow to 100 ms, but other writers need only a few; see `_begin`
             _set_busy_timeout(self._connections[_WRITES], 0)
             if self.path is not None:
@@ -251,6 +316,10 @@ class Database:
                 self._wal = _open_wal(self.path, stack)
             self._connections[_WRITES].execute("PRAGMA synchronous = NORMAL")  # `_sync` does the rest
             self._closing = stack.pop_all()
+
+    def _walk(self, path: Path, begin: Work[Iterator[T]]) -> Generator[T]:
+        with as_store_errors(), closing(connection.connect(path)) as db, transaction(db, "BEGIN"):
+            yield from begin(SQLiteTx(db, self))
 
     def _run(self, thread: int, function: Callable[[], T]) -> "asyncio.Future[T]":
         return _run_in(self._threads[thread], function)
@@ -296,9 +365,9 @@ class Database:
                 self._begin(db, max(one.until for one in group))
                 with transaction(db, begin=None):
                     if len(group) == 1:
-                        outcomes = [group[0].work(db)]
+                        outcomes = [group[0].work(SQLiteTx(db, self))]
                     else:
-                        outcomes = [_write_in_savepoint(db, one.work) for one in group]
+                        outcomes = [self._write_in_savepoint(db, one.work) for one in group]
                 if is_durable and self._wal is not None:
                     _sync(self._wal)
                 return outcomes
@@ -306,6 +375,20 @@ class Database:
             return [outcome for one in group for outcome in self._write([one])]
         except BaseException as error:  # noqa: BLE001 - the waiting caller raises it
             return [error] * len(group)
+
+    def _write_in_savepoint(self, db: sqlite3.Connection, work: Work[Any]) -> Any:
+        """Return the result of the work, or the error for which it was rolled back."""
+        db.execute("SAVEPOINT work")
+        try:
+            with as_store_errors():
+                outcome = work(SQLiteTx(db, self))
+        except Exception as error:
+            if not db.in_transaction:
+                raise _TransactionUndone from error
+            db.execute("ROLLBACK TO work")
+            outcome = error
+        db.execute("RELEASE work")
+        return outcome
 
     def _begin(self, db: sqlite3.Connection, until: float) -> None:
         """Begin a write transaction, waiting for other processes until then."""
@@ -322,21 +405,6 @@ class Database:
             pause = min(pause * 1.2, MAX_BUSY_PAUSE)
 
 
-def _write_in_savepoint(db: sqlite3.Connection, work: Work[Any]) -> Any:
-    """Return the result of the work, or the error for which it was rolled back."""
-    db.execute("SAVEPOINT work")
-    try:
-        with as_store_errors():
-            outcome = work(db)
-    except Exception as error:
-        if not db.in_transaction:
-            raise _TransactionUndone from error
-        db.execute("ROLLBACK TO work")
-        outcome = error
-    db.execute("RELEASE work")
-    return outcome
-
-
 def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
     for one, outcome in zip(group, outcomes, strict=True):
         if one.future.cancelled():
@@ -349,11 +417,6 @@ def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
 
 def _run_in(thread: ThreadPoolExecutor, function: Callable[[], T]) -> "asyncio.Future[T]":
     return asyncio.get_running_loop().run_in_executor(thread, function)
-
-
-def _walk(path: Path, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> Generator[T]:
-    with as_store_errors(), closing(connection.connect(path)) as db, transaction(db, "BEGIN"):
-        yield from begin(db)
 
 
 def _open_wal(path: Path, stack: ExitStack) -> int | None:
@@ -385,12 +448,12 @@ def _sync(wal: int) -> None:
         raise failure from None
 
 
-def _write_page(db: sqlite3.Connection) -> None:
-    ((version,),) = db.execute("PRAGMA user_version")
-    db.execute(f"PRAGMA user_version = {version}")
+def _write_page(tx: Tx) -> None:
+    ((version,),) = tx.execute("PRAGMA user_version")
+    tx.execute(f"PRAGMA user_version = {version}")
 
 
-def _write_pages(db: sqlite3.Connection) -> None:
-    db.execute("CREATE TABLE probe (room BLOB)")
-    db.execute("INSERT INTO probe VALUES (zeroblob(?))", (PROBE_BYTES,))
-    db.execute("DROP TABLE probe")
+def _write_pages(tx: Tx) -> None:
+    tx.execute("CREATE TABLE probe (room BLOB)")
+    tx.execute("INSERT INTO probe VALUES (zeroblob(?))", (PROBE_BYTES,))
+    tx.execute("DROP TABLE probe")

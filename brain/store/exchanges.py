@@ -1,13 +1,13 @@
 """Reads and writes exchanges, and updates their conversation: sources, times, title, search index."""
 
 import re
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from brain.messages import RECALL_NOTE, Attachment, Exchange, Marks, Source
 from brain.store import rows, search_terms
 from brain.store.schema import EXCHANGES
+from brain.store.tx import Tx
 from brain.text import strip_invisible
 
 TITLE_LENGTH = 60
@@ -38,57 +38,52 @@ def span(conversation: int) -> tuple[int, int]:
 # reading
 
 
-def read(db: sqlite3.Connection, key: int) -> Exchange | None:
+def read(tx: Tx, key: int) -> Exchange | None:
     """Return an exchange; None if it is missing or damaged (which is logged)."""
-    found = db.execute(f"SELECT {rows.EXCHANGE} FROM exchange WHERE key = ?", (key,))
+    found = tx.execute(f"SELECT {rows.EXCHANGE} FROM exchange WHERE key = ?", (key,))
     return next(rows.readable(rows.read_exchange, found), None)
 
 
-def history_rows(
-    db: sqlite3.Connection, conversation: int, after: int, before: int, limit: int
-) -> Sequence[tuple[Any, ...]]:
+def history_rows(tx: Tx, conversation: int, after: int, before: int, limit: int) -> Sequence[tuple[Any, ...]]:
     """Return rows of the newest history exchanges between two keys, oldest first."""
     first, last = span(conversation)
-    newest = db.execute(
+    newest = tx.execute(
         f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? AND in_history = 1 ORDER BY key DESC LIMIT ?",
         (max(first, after + 1), min(last, before - 1), limit),
     ).fetchall()
     return newest[::-1]
 
 
-def marks_before(db: sqlite3.Connection, conversation: int, before: int) -> Marks:
+def marks_before(tx: Tx, conversation: int, before: int) -> Marks:
     """Return the marks of a conversation before an exchange: those of the newest one, which inherited all others."""
     query = "SELECT data FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
-    row = db.execute(query, (span(conversation)[0], before - 1)).fetchone()
+    row = tx.execute(query, (span(conversation)[0], before - 1)).fetchone()
     return Marks() if row is None else rows.read_marks(row[0])
 
 
-def exists_in(db: sqlite3.Connection, conversation: int) -> bool:
+def exists_in(tx: Tx, conversation: int) -> bool:
     """Return whether a conversation has an exchange."""
     query = "SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1"
-    return db.execute(query, span(conversation)).fetchone() is not None
+    return tx.execute(query, span(conversation)).fetchone() is not None
 
 
-def user_of(db: sqlite3.Connection, conversation: int) -> int:
+def user_of(tx: Tx, conversation: int) -> int:
     """Return the key of a conversation's user."""
-    ((user,),) = db.execute("SELECT user FROM conversation WHERE key = ?", (conversation,))
+    ((user,),) = tx.execute("SELECT user FROM conversation WHERE key = ?", (conversation,))
     return int(user)
 
 
 # writing
 
 
-def insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any]) -> int:
+def insert(tx: Tx, table: str, columns: Mapping[str, Any]) -> int:
     """Insert a row and return its key."""
     marks = ", ".join("?" * len(columns))
-    added = db.execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values()))
-    assert added.lastrowid is not None
-    return added.lastrowid
+    query = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) RETURNING key"
+    return int(tx.execute(query, tuple(columns.values())).fetchone()[0])
 
 
-def add(
-    db: sqlite3.Connection, conversation: int, exchange: Exchange, files: Sequence[Attachment] = (), **columns: Any
-) -> int:
+def add(tx: Tx, conversation: int, exchange: Exchange, files: Sequence[Attachment] = (), **columns: Any) -> int:
     """Append an exchange to its conversation and return its key.
 
     The size of a short question is counted when its answer is written.
@@ -98,55 +93,55 @@ def add(
         columns: further columns.
     """
     query = "UPDATE conversation SET last = last + 1, sources = sources | ? WHERE key = ? RETURNING last"
-    ((last,),) = db.execute(query, (SOURCES[exchange.source], conversation)).fetchall()
+    ((last,),) = tx.execute(query, (SOURCES[exchange.source], conversation)).fetchall()
     key: int = conversation << EXCHANGES | last
     own = rows.exchange_columns(exchange)
     size = len(own["data"].encode()) + sum(len(file.data) for file in files)
-    insert(db, "exchange", {"key": key, **own, "bytes": size if size > SHORT_BYTES else 0, **columns})
+    insert(tx, "exchange", {"key": key, **own, "bytes": size if size > SHORT_BYTES else 0, **columns})
     return key
 
 
-def add_file(db: sqlite3.Connection, conversation: int, exchange: int | None, file: Attachment) -> None:
+def add_file(tx: Tx, conversation: int, exchange: int | None, file: Attachment) -> None:
     """Add a file; its exchange may be added later."""
     columns = {"id": file.id, "size": len(file.data), "name": file.name, "type": file.type, "data": file.data}
-    insert(db, "file", {"conversation": conversation, "exchange": exchange, **columns})
+    insert(tx, "file", {"conversation": conversation, "exchange": exchange, **columns})
 
 
-def write(db: sqlite3.Connection, key: int, exchange: Exchange, **columns: Any) -> None:
+def write(tx: Tx, key: int, exchange: Exchange, **columns: Any) -> None:
     """Update an exchange, its size and further columns."""
     changed = {**rows.exchange_columns(exchange), **columns}
     changed["bytes"] = len(changed["data"].encode())
     if exchange.files:
-        ((files,),) = db.execute("SELECT coalesce(sum(size), 0) FROM file WHERE exchange = ?", (key,))
+        ((files,),) = tx.execute("SELECT coalesce(sum(size), 0) FROM file WHERE exchange = ?", (key,))
         changed["bytes"] += files
     assigned = ", ".join(f"{column} = ?" for column in changed)
-    db.execute(f"UPDATE exchange SET {assigned} WHERE key = ?", (*changed.values(), key))
+    tx.execute(f"UPDATE exchange SET {assigned} WHERE key = ?", (*changed.values(), key))
 
 
-def remove(db: sqlite3.Connection, key: int) -> None:
+def remove(tx: Tx, key: int) -> None:
     """Delete an exchange, and its conversation if it was the only one."""
     conversation = key >> EXCHANGES
-    db.execute("DELETE FROM exchange WHERE key = ?", (key,))
-    if exists_in(db, conversation):
-        update_sources(db, conversation)
-        update_times(db, conversation)
-        list_by_time(db, conversation)
-        set_title(db, conversation)
+    tx.execute("DELETE FROM exchange WHERE key = ?", (key,))
+    if exists_in(tx, conversation):
+        update_sources(tx, conversation)
+        update_times(tx, conversation)
+        list_by_time(tx, conversation)
+        set_title(tx, conversation)
     else:
-        remove_conversation(db, conversation)
+        remove_conversation(tx, conversation)
 
 
-def remove_conversation(db: sqlite3.Connection, conversation: int) -> None:
+def remove_conversation(tx: Tx, conversation: int) -> None:
     """Delete a conversation and its memories. Facts stay, without their source message."""
-    remove_memories(db, conversation)
-    db.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
+    remove_memories(tx, conversation)
+    tx.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
 
 
-def remove_memories(db: sqlite3.Connection, conversation: int) -> None:
+def remove_memories(tx: Tx, conversation: int) -> None:
     """Delete the memories of a conversation. One that also stands for others stays, without its source."""
     memories = "(conversation = :key AND kind = 'memory') OR key = (SELECT memory FROM conversation WHERE key = :key)"
     others = "SELECT 1 FROM conversation c WHERE c.memory = item.key AND c.key <> :key"
-    db.execute(f"DELETE FROM item WHERE ({memories}) AND NOT EXISTS ({others})", {"key": conversation})
+    tx.execute(f"DELETE FROM item WHERE ({memories}) AND NOT EXISTS ({others})", {"key": conversation})
 
 
 def remove_recalled(exchange: Exchange) -> None:
@@ -159,24 +154,24 @@ def remove_recalled(exchange: Exchange) -> None:
 # the conversation
 
 
-def update_sources(db: sqlite3.Connection, conversation: int) -> None:
+def update_sources(tx: Tx, conversation: int) -> None:
     """Recompute the sources of a conversation from its messages."""
-    found = db.execute("SELECT DISTINCT source FROM exchange WHERE key BETWEEN ? AND ?", span(conversation)).fetchall()
+    found = tx.execute("SELECT DISTINCT source FROM exchange WHERE key BETWEEN ? AND ?", span(conversation)).fetchall()
     bits = sum(SOURCES.get(source, 0) for (source,) in found)
-    db.execute("UPDATE conversation SET sources = ? WHERE key = ?", (bits, conversation))
+    tx.execute("UPDATE conversation SET sources = ? WHERE key = ?", (bits, conversation))
 
 
-def update_times(db: sqlite3.Connection, conversation: int) -> None:
+def update_times(tx: Tx, conversation: int) -> None:
     """Recompute when a conversation was updated, and whether its memory lacks an exchange."""
     first, last = span(conversation)
-    db.execute(
+    tx.execute(
         "UPDATE conversation SET updated = "
         "(SELECT coalesce(ended, started) FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1) "
         "WHERE key = ?",
         (first, last, conversation),
     )
     # separate and conditional: SQLite rewrites the index entry of an assigned column even if its value is the same
-    db.execute(
+    tx.execute(
         "UPDATE conversation SET unsummarised = NOT unsummarised WHERE key = ? AND unsummarised <> EXISTS "
         "(SELECT 1 FROM exchange WHERE key BETWEEN max(?, summarised_to + 1) AND ? AND in_history = 1 "
         "AND sources & ? = 0)",
@@ -184,20 +179,20 @@ def update_times(db: sqlite3.Connection, conversation: int) -> None:
     )
 
 
-def set_summary(db: sqlite3.Connection, conversation: int, memory: int, last: int) -> None:
+def set_summary(tx: Tx, conversation: int, memory: int, last: int) -> None:
     """Link a memory that summarizes a conversation up to exchange `last`, unless it has another memory."""
     query = "UPDATE conversation SET memory = ?, summarised_to = ? WHERE key = ? AND memory IS NULL"
-    db.execute(query, (memory, last, conversation))
-    update_times(db, conversation)
+    tx.execute(query, (memory, last, conversation))
+    update_times(tx, conversation)
 
 
-def list_first(db: sqlite3.Connection, conversation: int) -> None:
+def list_first(tx: Tx, conversation: int) -> None:
     """Move a conversation to the top of its user's list, even if a wrong clock dated others in the future.
 
     If it is at the top already, its time of use is not written with every turn. A conversation in which a task runs
     stays last.
     """
-    db.execute(
+    tx.execute(
         "UPDATE conversation SET used = max(updated, 1 + newest.used) FROM (SELECT key, used FROM conversation "
         "WHERE user = (SELECT user FROM conversation WHERE key = :key) ORDER BY used DESC, key DESC LIMIT 1) newest "
         "WHERE conversation.key = :key AND sources & :task = 0 "
@@ -206,39 +201,39 @@ def list_first(db: sqlite3.Connection, conversation: int) -> None:
     )
 
 
-def list_by_time(db: sqlite3.Connection, conversation: int) -> None:
+def list_by_time(tx: Tx, conversation: int) -> None:
     """Place a conversation in its user's list by its last use."""
     query = "UPDATE conversation SET used = updated WHERE key = ? AND sources & ? = 0"
-    db.execute(query, (conversation, SOURCES["task"]))
+    tx.execute(query, (conversation, SOURCES["task"]))
 
 
-def set_title(db: sqlite3.Connection, conversation: int) -> None:
+def set_title(tx: Tx, conversation: int) -> None:
     """Set the title to the first words, or else the file names, unless the user has set one."""
-    ((key,),) = db.execute("SELECT min(key) FROM exchange WHERE key BETWEEN ? AND ?", span(conversation))
-    exchange = read(db, key)
+    ((key,),) = tx.execute("SELECT min(key) FROM exchange WHERE key BETWEEN ? AND ?", span(conversation))
+    exchange = read(tx, key)
     if exchange is None:
         return
-    files = db.execute("SELECT name FROM file WHERE exchange = ? ORDER BY id", (key,)).fetchall()
+    files = tx.execute("SELECT name FROM file WHERE exchange = ? ORDER BY id", (key,)).fetchall()
     title = _title_of(exchange.message) or _title_of(" ".join(name for (name,) in files))
     if exchange.source == "report":
         query = (
             "SELECT json_extract(t.data, '$.title') FROM conversation c JOIN task t ON t.user = c.user "
             "AND t.conversation = c.id WHERE c.key = ? ORDER BY t.key LIMIT 1"
         )
-        title = next((title for (title,) in db.execute(query, (conversation,))), title)
+        title = next((title for (title,) in tx.execute(query, (conversation,))), title)
     query = "SELECT title FROM conversation WHERE key = ? AND NOT named AND title <> ?"
-    former = db.execute(query, (conversation, title)).fetchone()
+    former = tx.execute(query, (conversation, title)).fetchone()
     if former == ("",) and _title_of(exchange.message):  # the first exchange is indexed with these words
-        db.execute("UPDATE conversation SET title = ? WHERE key = ?", (title, conversation))
+        tx.execute("UPDATE conversation SET title = ? WHERE key = ?", (title, conversation))
     elif former is not None:
-        rename(db, conversation, title, user_of(db, conversation))
+        rename(tx, conversation, title, user_of(tx, conversation))
 
 
-def rename(db: sqlite3.Connection, conversation: int, title: str, user: int) -> None:
+def rename(tx: Tx, conversation: int, title: str, user: int) -> None:
     """Set the title of a conversation, as one line, and index its words."""
     line = " ".join(strip_invisible(title).split())[:GIVEN_TITLE_LENGTH]
-    db.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
-    _index(db, conversation << EXCHANGES, user, line)
+    tx.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
+    _index(tx, conversation << EXCHANGES, user, line)
 
 
 def _title_of(text: str) -> str:
@@ -258,30 +253,30 @@ def term_prefix(user: int) -> str:
     return f"{user}q"
 
 
-def index(db: sqlite3.Connection, key: int, exchange: Exchange, user: int) -> None:
+def index(tx: Tx, key: int, exchange: Exchange, user: int) -> None:
     """Index the message and the answer of an exchange for a user."""
-    _index(db, key, user, exchange.message, exchange.answer)
+    _index(tx, key, user, exchange.message, exchange.answer)
 
 
-def has_unindexed(db: sqlite3.Connection) -> bool:
+def has_unindexed(tx: Tx) -> bool:
     """Return whether an ended exchange is not in the index yet."""
-    return db.execute(f"{_UNINDEXED} LIMIT 1").fetchone() is not None
+    return tx.execute(f"{_UNINDEXED} LIMIT 1").fetchone() is not None
 
 
-def index_some(db: sqlite3.Connection) -> bool:
+def index_some(tx: Tx) -> bool:
     """Index some ended exchanges; return whether there are more.
 
     Many turns are indexed together, since each write changes several pages of the index.
     """
-    found = db.execute(f"{_UNINDEXED} LIMIT ?", (INDEXED_AT_ONCE,)).fetchall()
+    found = tx.execute(f"{_UNINDEXED} LIMIT ?", (INDEXED_AT_ONCE,)).fetchall()
     for row in found:
         for exchange in rows.readable(rows.read_exchange, [row]):
             if exchange.source != "task":
-                index(db, row[0], exchange, user_of(db, row[0] >> EXCHANGES))
-        db.execute("UPDATE exchange SET unindexed = 0 WHERE key = ?", row[:1])
+                index(tx, row[0], exchange, user_of(tx, row[0] >> EXCHANGES))
+        tx.execute("UPDATE exchange SET unindexed = 0 WHERE key = ?", row[:1])
     return len(found) == INDEXED_AT_ONCE
 
 
-def _index(db: sqlite3.Connection, key: int, user: int, *texts: str) -> None:
+def _index(tx: Tx, key: int, user: int, *texts: str) -> None:
     terms = " ".join(search_terms.index_terms(term_prefix(user), text) for text in texts)
-    db.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, ?)", (key, terms))
+    tx.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, ?)", (key, terms))

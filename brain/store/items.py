@@ -1,7 +1,6 @@
 """Reads, writes and searches facts and memories."""
 
 import math
-import sqlite3
 from collections.abc import Iterator, Sequence
 from heapq import nlargest, nsmallest
 from itertools import islice
@@ -9,6 +8,7 @@ from itertools import islice
 from brain.errors import BadRequest
 from brain.messages import Category, Item, Kind
 from brain.store import exchanges, rows, search_terms, users
+from brain.store.tx import Tx
 
 KINDS: Sequence[Kind] = ("fact", "memory")
 MAX_RANKED = 200
@@ -30,25 +30,26 @@ _SELECT = f"SELECT {rows.ITEM} FROM {rows.ITEMS}"
 
 
 def list_items(
-    db: sqlite3.Connection,
+    tx: Tx,
     user: str,
-    kind: Kind | None,
-    category: Category | None,
-    text: str,
-    before: str | None,
-    limit: int,
+    *,
+    kind: Kind | None = None,
+    category: Category | None = None,
+    words: str = "",
+    before: str | None = None,
+    limit: int = 50,
 ) -> list[Item]:
-    """List the items of a user, newest first; with a text, those with any of its words, best first.
+    """List the items of a user, newest first; with words, those with any of them, best first.
 
     Raises:
         BadRequest: the item `before` does not exist.
     """
-    number = users.find(db, user)
+    number = users.find(tx, user)
     if number is None:
         return []
     no_such_item = BadRequest("`before` must be the id of the last item that was listed.", "before")
-    if text:
-        ranked = search(db, user, text, KINDS if kind is None else (kind,), MAX_RANKED)
+    if words:
+        ranked = search(tx, user, words, KINDS if kind is None else (kind,), MAX_RANKED)
         found = [item for item, _ in ranked if category in (None, item.category)]
         places = [place for place, item in enumerate(found) if item.id == before]
         if before is not None and not places:
@@ -57,48 +58,48 @@ def list_items(
         return found[start : start + limit]
     place = (2**62, 0)
     if before is not None:
-        place = db.execute("SELECT created, key FROM item WHERE user = ? AND id = ?", (number, before)).fetchone()
+        place = tx.execute("SELECT created, key FROM item WHERE user = ? AND id = ?", (number, before)).fetchone()
         if place is None:
             raise no_such_item
     filters = {clause: value for clause, value in (("i.kind = ?", kind), ("i.category = ?", category)) if value}
     clauses = " AND ".join(("i.user = ?", "(i.created, i.key) < (?, ?)", *filters))
     newest = f"{_SELECT} WHERE {clauses} ORDER BY i.created DESC, i.key DESC"
-    return list(islice(rows.readable(rows.read_item, db.execute(newest, (number, *place, *filters.values()))), limit))
+    return list(islice(rows.readable(rows.read_item, tx.execute(newest, (number, *place, *filters.values()))), limit))
 
 
-def find(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
+def find(tx: Tx, user: str, item_id: str) -> Item | None:
     """Return the item with this ID."""
-    row = db.execute(f"{_SELECT} WHERE i.user = ? AND i.id = ?", (users.find(db, user), item_id)).fetchone()
+    row = tx.execute(f"{_SELECT} WHERE i.user = ? AND i.id = ?", (users.find(tx, user), item_id)).fetchone()
     return None if row is None else rows.read_item(row)
 
 
-def memory_of(db: sqlite3.Connection, user: str, conversation_id: str) -> Item | None:
+def memory_of(tx: Tx, user: str, conversation_id: str) -> Item | None:
     """Return the summary of a conversation."""
-    number = users.find(db, user)
+    number = users.find(tx, user)
     query = f"{_SELECT} WHERE i.user = ? AND i.key = (SELECT memory FROM conversation WHERE user = ? AND id = ?)"
-    row = db.execute(query, (number, number, conversation_id)).fetchone()
+    row = tx.execute(query, (number, number, conversation_id)).fetchone()
     return None if row is None else rows.read_item(row)
 
 
-def put(db: sqlite3.Connection, user: str, item: Item) -> int:
+def put(tx: Tx, user: str, item: Item) -> int:
     """Write an item, replacing one with the same ID; return its key.
 
     Raises:
         BadRequest: `too_large`, the user's quota is exceeded.
     """
-    number = users.add(db, user)
-    key, conversation = write(db, number, number, item)
-    users.check_quota(db, number, "text", conversation=conversation)
+    number = users.add(tx, user)
+    key, conversation = write(tx, number, number, item)
+    users.check_quota(tx, number, "text", conversation=conversation)
     return key
 
 
-def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[int, int | None]:
+def write(tx: Tx, user: int, target: int, item: Item) -> tuple[int, int | None]:
     """Write an item without checking the quota; return its key, and the key of its source conversation.
 
     Args:
         target: the user whose searches find it.
     """
-    found = db.execute(
+    found = tx.execute(
         "SELECT c.key, (SELECT e.key FROM exchange e WHERE e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
         "AND e.question_id = ? ORDER BY e.key DESC LIMIT 1) "
         "FROM conversation c WHERE c.user IN (?, ?) AND c.id = ? ORDER BY c.user <> ? LIMIT 1",
@@ -108,20 +109,20 @@ def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[i
     columns = rows.item_columns(item) | {"user": user, "conversation": conversation, "exchange": exchange}
     assigned = ", ".join(f"{column} = excluded.{column}" for column in columns)
     marks = ", ".join("?" * len(columns))
-    ((key,),) = db.execute(
+    ((key,),) = tx.execute(
         f"INSERT INTO item ({', '.join(columns)}) VALUES ({marks}) "
         f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
         tuple(columns.values()),
     ).fetchall()
     terms = search_terms.index_terms(_term_prefix(target, item.kind), item.text)
-    db.execute("INSERT OR REPLACE INTO item_words (rowid, words) VALUES (?, ?)", (key, terms))
+    tx.execute("INSERT OR REPLACE INTO item_words (rowid, words) VALUES (?, ?)", (key, terms))
     return int(key), conversation
 
 
-def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
+def erase(tx: Tx, user: str, item_id: str) -> bool:
     """Delete an item, also from questions that recalled it; return whether it existed."""
-    number = users.find(db, user)
-    recalled = db.execute(
+    number = users.find(tx, user)
+    recalled = tx.execute(
         "SELECT e.key, e.data FROM conversation c JOIN exchange e INDEXED BY exchange_recalled "
         "ON e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
         "WHERE c.user = ? AND e.recalled_ids <> '[]' AND instr(e.recalled_ids, ?)",
@@ -130,34 +131,34 @@ def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
     for row in recalled:
         for exchange in rows.readable(rows.read_exchange, [row]):
             exchanges.remove_recalled(exchange)  # else later turns read it again
-            exchanges.write(db, row[0], exchange)
-    return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
+            exchanges.write(tx, row[0], exchange)
+    return tx.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
 
 
-def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
+def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
     """Return items with any word of a text and their scores, best first.
 
     Rare words come first. Once they find enough items, frequent words only add to the scores of these items.
     """
-    number = users.find(db, user)
+    number = users.find(tx, user)
     if number is None:
         return []
     query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
-    ((count,),) = db.execute(query, (number, MAX_COUNTED))
+    ((count,),) = tx.execute(query, (number, MAX_COUNTED))
     prefixes = [_term_prefix(number, kind) for kind in kinds]
     words = search_terms.search_words(text)
     if len(words) > MAX_WORDS:
-        words = _rarest(db, prefixes, words)
-    importing = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
+        words = _rarest(tx, prefixes, words)
+    importing = tx.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
     visible_to = None if importing is None else number  # hidden items of an import have the same terms
     hits = list[tuple[frozenset[int], float]]()
     for word in words:
-        exact = _hits(db, visible_to, search_terms.query(prefixes, word))
+        exact = _hits(tx, visible_to, search_terms.query(prefixes, word))
         hits.append((exact, 1.0))
         stem = search_terms.stem(word)
         if stem != word and len(exact) < MAX_HITS:
             hits.append(
-                (_hits(db, visible_to, search_terms.query(prefixes, stem, is_prefix=True)) - exact, PREFIX_SHARE)
+                (_hits(tx, visible_to, search_terms.query(prefixes, stem, is_prefix=True)) - exact, PREFIX_SHARE)
             )
     weights: dict[int, float] = {}
     for keys, share in sorted(hits, key=lambda hit: len(hit[0])):
@@ -166,18 +167,18 @@ def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], 
             weights[key] = weights.get(key, 0.0) + weight
     best = nlargest(max(limit, MIN_SCORED), weights, key=weights.__getitem__)
     marks = ", ".join("?" * len(best))
-    texts = db.execute(f"SELECT key, text FROM item WHERE +user = ? AND key IN ({marks})", (number, *best))
+    texts = tx.execute(f"SELECT key, text FROM item WHERE +user = ? AND key IN ({marks})", (number, *best))
     scores = {key: weights[key] * _shortness(text) for key, text in texts}
     first = nlargest(limit, (key for key in best if key in scores), key=scores.__getitem__)
-    return [(item, scores[key]) for key, item in of_keys(db, number, first)]
+    return [(item, scores[key]) for key, item in of_keys(tx, number, first)]
 
 
-def _rarest(db: sqlite3.Connection, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
+def _rarest(tx: Tx, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
     """Return the words with the fewest matches, but at least one."""
 
     def count(match: str) -> int:
         query = "SELECT count(*) FROM (SELECT 1 FROM item_words WHERE item_words MATCH ? LIMIT ?)"
-        return int(db.execute(query, (match, 2 * MAX_HITS)).fetchone()[0])
+        return int(tx.execute(query, (match, 2 * MAX_HITS)).fetchone()[0])
 
     counts = {}
     for word in words:
@@ -186,7 +187,7 @@ def _rarest(db: sqlite3.Connection, prefixes: Sequence[str], words: Sequence[str
     return nsmallest(MAX_WORDS, (word for word in words if counts[word]), key=counts.__getitem__)
 
 
-def _hits(db: sqlite3.Connection, visible_to: int | None, match: str) -> frozenset[int]:
+def _hits(tx: Tx, visible_to: int | None, match: str) -> frozenset[int]:
     """Return the newest items that match a term.
 
     Args:
@@ -195,15 +196,15 @@ def _hits(db: sqlite3.Connection, visible_to: int | None, match: str) -> frozens
     visible = "" if visible_to is None else "AND (SELECT user FROM item WHERE key = item_words.rowid) = ? "
     values = (match, MAX_HITS) if visible_to is None else (match, visible_to, MAX_HITS)
     newest = f"SELECT rowid FROM item_words WHERE item_words MATCH ? {visible}ORDER BY rowid DESC LIMIT ?"
-    ((keys,),) = db.execute(f"SELECT group_concat(rowid) FROM ({newest})", values)
+    ((keys,),) = tx.execute(f"SELECT group_concat(rowid) FROM ({newest})", values)
     return frozenset(map(int, keys.split(","))) if keys else frozenset()
 
 
-def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
+def of_keys(tx: Tx, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
     """Yield the user's items with these keys, in this order, each with its key."""
     marks = ", ".join("?" * len(keys))
     query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE +i.user = ? AND i.key IN ({marks})"
-    items = dict(rows.readable(lambda row: (int(row[0]), rows.read_item(row[1:])), db.execute(query, (user, *keys))))
+    items = dict(rows.readable(lambda row: (int(row[0]), rows.read_item(row[1:])), tx.execute(query, (user, *keys))))
     return ((key, items[key]) for key in keys if key in items)
 
 

@@ -2,11 +2,8 @@
 
 import asyncio
 import logging
-import secrets
-import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from brain.errors import StoreError
@@ -14,7 +11,7 @@ from brain.messages import Exchange, History
 from brain.store import rows, turns
 from brain.store.connection import MIB
 from brain.store.database import Database
-from brain.store.turns import Lease
+from brain.store.tx import Tx
 
 PROLONG_SECONDS = 2.0
 MAX_UNWRITTEN_BYTES = 64 * MIB
@@ -27,33 +24,17 @@ class _Unwritten(NamedTuple):
     """The end of a turn that could not be written, such as on a full disk."""
 
     history: History
-    write: Callable[[sqlite3.Connection], None]
+    write: Callable[[Tx], None]
     size: int
     is_over: asyncio.Event
 
 
 class Leases:
-    """The leases of this process in one store.
+    """The leases of this process in one store."""
 
-    Args:
-        now: microseconds since 1970.
-
-    Attributes:
-        owner: a unique name of this process.
-        keys: keys of the running exchanges.
-    """
-
-    def __init__(self, database: Database, now: Callable[[], int]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._now = now
         self._unwritten: dict[int, _Unwritten] = {}  # by the key of the exchange
-        self.owner = secrets.token_hex(8)
-        self.keys: set[int] = set()
-
-    @property
-    def lease(self) -> Lease:
-        """Return a lease that begins now."""
-        return Lease(self.owner, self._now(), frozenset(self.keys))
 
     async def prolong_forever(self) -> None:
         """Renew the leases, and shorten those that are too long. Write what could not be written."""
@@ -63,16 +44,13 @@ class Leases:
                 await self.write_again()
             try:
                 self._database.check_place()
-                lease = self.lease
-                is_too_long = await self._database.read(partial(turns.any_too_long, lease=lease))
-                if lease.running or is_too_long:
-                    await self._database.write(partial(turns.prolong, lease=lease), durable=False)
+                is_too_long = await self._database.read(turns.any_too_long)
+                if self._database.running or is_too_long:
+                    await self._database.write_unsynced(turns.prolong)
             except StoreError as error:
                 log.warning("the leases of running turns cannot be renewed: %s", error)
 
-    async def end(
-        self, history: History, write: Callable[[sqlite3.Connection], None], answer: Exchange | None = None
-    ) -> None:
+    async def end(self, history: History, write: Callable[[Tx], None], answer: Exchange | None = None) -> None:
         """End the lease of an exchange with a write that may be repeated. If it fails for now, it is done later.
 
         Args:
@@ -81,7 +59,7 @@ class Leases:
         Raises:
             StoreError: it failed.
         """
-        self.keys.discard(history.key)
+        self._database.running.discard(history.key)
         try:
             await self._database.write(write)
         except StoreError as error:

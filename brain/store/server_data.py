@@ -1,33 +1,39 @@
 """Data of the server: what it learned about models, and specialists that blocked the event loop."""
 
-import sqlite3
-from collections.abc import Sequence
+from datetime import datetime
+
+from brain.store.rows import moment
+from brain.store.tx import Tx
 
 REPORT_SECONDS = 30 * 86_400_000_000
 """How long a specialist that blocked the event loop is listed, in microseconds."""
 
 
-def server_value(db: sqlite3.Connection, name: str) -> str | None:
+def server_value(tx: Tx, name: str) -> str | None:
     """Return the value stored under a name: the result of an embedding check, or what is known about a model."""
-    row = db.execute("SELECT result FROM exam WHERE name = ?", (name,)).fetchone()
+    row = tx.execute("SELECT result FROM exam WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def set_server_value(db: sqlite3.Connection, name: str, value: str) -> None:
+def set_server_value(tx: Tx, name: str, value: str) -> None:
     """Store a value under a name, for other processes."""
-    db.execute("INSERT OR REPLACE INTO exam (name, result) VALUES (?, ?)", (name, value))
-
-
-def add_blocked(db: sqlite3.Connection, specialist: str, place: str, now: int) -> None:
-    """Count a block of the event loop; `now` is in microseconds since 1970."""
-    db.execute(
-        "INSERT INTO blocked (specialist, times, last, place) VALUES (?, 1, ?, ?) "
-        "ON CONFLICT (specialist) DO UPDATE SET times = times + 1, last = excluded.last, place = excluded.place",
-        (specialist, now, place),
+    tx.execute(
+        "INSERT INTO exam (name, result) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET result = excluded.result",
+        (name, value),
     )
 
 
-def blocked(db: sqlite3.Connection, now: int) -> Sequence[tuple[str, int, int, str]]:
-    """Return (name, count, last time in microseconds, code location) for the last 30 days."""
-    query = "SELECT specialist, times, last, place FROM blocked WHERE last >= ? ORDER BY specialist"
-    return db.execute(query, (now - REPORT_SECONDS,)).fetchall()
+def add_blocked(tx: Tx, specialist: str, place: str) -> None:
+    """Record that a specialist blocked the event loop."""
+    tx.execute(
+        "INSERT INTO blocked (specialist, times, last, place) VALUES (?, 1, ?, ?) "
+        "ON CONFLICT (specialist) DO UPDATE SET times = times + 1, last = excluded.last, place = excluded.place",
+        (specialist, tx.now, place),
+    )
+
+
+def blocked(tx: Tx) -> list[tuple[str, datetime, int, str]]:
+    """List specialists that blocked the event loop in the last 30 days: name, last time, count, code location."""
+    query = "SELECT specialist, last, times, place FROM blocked WHERE last >= ? ORDER BY specialist"
+    found = tx.execute(query, (tx.now - REPORT_SECONDS,))
+    return [(name, moment(last), times, place) for name, last, times, place in found]

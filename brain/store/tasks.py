@@ -8,7 +8,6 @@ The channel is append-only. The report of a conversation and clients of the even
 
 import hashlib
 import logging
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from brain.events import Approval
 from brain.messages import Call, Exchange, Marks
 from brain.store import exchanges, hidden, rows, users
 from brain.store.rows import SECOND, micros, moment
+from brain.store.tx import Tx
 from brain.task import (
     ACTIVE,
     MAX_FAILURES,
@@ -72,13 +72,6 @@ class Duplicate(BadRequest):
         message = f'The task "{task.title}" does the same ({task.id}, {task.state}). Change or cancel it instead.'
         super().__init__(message, "prompt", code="duplicate", status=409, details={"task_id": task.id})
         self.task = task
-
-
-class Claimer(NamedTuple):
-    """The process that runs tasks, and its current time in microseconds."""
-
-    owner: str
-    now: int
 
 
 class NothingToReport(BadRequest):
@@ -138,13 +131,13 @@ class ReportEnd(NamedTuple):
     user: str
     conversation_id: str
     cursor: int
-    actions: Sequence[Callable[[sqlite3.Connection], object]] = ()
+    actions: Sequence[Callable[[Tx], object]] = ()
 
 
 # creating
 
 
-def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, now: int) -> Task:
+def create(tx: Tx, user: str, new: NewTask, limits: DayLimits) -> Task:
     """Add a task. A request with the same key returns the same task.
 
     Raises:
@@ -152,17 +145,17 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
         BadRequest: `rate_limited`, the limit of tasks per day or of active tasks is reached; a task runs in the
             conversation.
     """
-    number = users.add(db, user)
-    if new.conversation_id is not None and is_work(db, number, new.conversation_id):
+    number = users.add(tx, user)
+    if new.conversation_id is not None and is_work(tx, number, new.conversation_id):
         raise BadRequest("A background task works in this conversation. Choose another one.", "conversation_id")
     digest = hashlib.sha256(new.key.encode()).hexdigest()[:16]
     task_id = f"task{digest}" if new.key else new_task_id()
-    if new.key and (existing := find(db, user, task_id)) is not None:
+    if new.key and (existing := find(tx, user, task_id)) is not None:
         return existing
-    if limits.runs and _usage(db, number, now)[0] >= limits.runs:
+    if limits.runs and _usage(tx, number)[0] >= limits.runs:
         message = f"Today's limit of new tasks is reached: {limits.runs:,} per day (UTC)."
         raise BadRequest(message, code="rate_limited", status=429)
-    at, marks = moment(now), new.origin.marks if new.origin is not None else Marks()
+    at, marks = moment(tx.now), new.origin.marks if new.origin is not None else Marks()
     task = Task(
         id=task_id,
         user=user,
@@ -179,22 +172,22 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
         every=new.every,
         start=new.start,
         tell=new.tell,
-        private=new.private or is_private(db, number, new.conversation_id),
+        private=new.private or is_private(tx, user, new.conversation_id),
         depth=new.depth,
         parent=new.parent,
         untrusted=marks.untrusted,
         private_data=marks.private_data,
         user_text=new.prompt if new.origin is None else new.origin.user_text,
     )
-    _check_active(db, number, task)
-    _add_usage(db, number, now, created=1)
-    insert(db, number, task)
-    append(db, task, "state", now)
-    _prune(db, number)
+    _check_active(tx, number, task)
+    _add_usage(tx, number, created=1)
+    insert(tx, number, task)
+    append(tx, task, "state")
+    _prune(tx, number)
     return task
 
 
-def _check_active(db: sqlite3.Connection, user: int, task: Task) -> None:
+def _check_active(tx: Tx, user: int, task: Task) -> None:
     """Check that a task may become active.
 
     Raises:
@@ -202,26 +195,26 @@ def _check_active(db: sqlite3.Connection, user: int, task: Task) -> None:
         BadRequest: `rate_limited`.
     """
     query = "SELECT key, data FROM task WHERE user = ? AND fingerprint = ? AND is_active = 1 AND id <> ?"
-    for row in db.execute(query, (user, _fingerprint(task), task.id)).fetchall():
-        if (same := _read_or_set_aside(db, *row)) is not None:
+    for row in tx.execute(query, (user, _fingerprint(task), task.id)).fetchall():
+        if (same := _read_or_set_aside(tx, *row)) is not None:
             raise Duplicate(same)
     query = "SELECT count(*) FROM task WHERE user = ? AND is_active = 1 AND id <> ?"
-    ((count,),) = db.execute(query, (user, task.id))
+    ((count,),) = tx.execute(query, (user, task.id))
     if count >= MAX_ACTIVE:
         message = f"The limit of {MAX_ACTIVE:,} active tasks is reached. Cancel some first."
         raise BadRequest(message, code="rate_limited", status=429)
 
 
-def is_private(db: sqlite3.Connection, user: int | None, conversation_id: str | None) -> bool:
+def is_private(tx: Tx, user: str, conversation_id: str | None) -> bool:
     """Return whether only local models may read a conversation."""
-    query = "SELECT private FROM conversation WHERE user = ? AND id = ?"
-    row = db.execute(query, (user, conversation_id)).fetchone()
+    query = "SELECT c.private FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"
+    row = tx.execute(query, (user, conversation_id)).fetchone()
     return row is not None and bool(row[0])
 
 
-def insert(db: sqlite3.Connection, user: int, task: Task) -> int:
+def insert(tx: Tx, user: int, task: Task) -> int:
     """Add the row of a task that does not run; return its key."""
-    return exchanges.insert(db, "task", {"user": user, "id": task.id, "owner": None, "until": None, **_columns(task)})
+    return exchanges.insert(tx, "task", {"user": user, "id": task.id, "owner": None, "until": None, **_columns(task)})
 
 
 def _fingerprint(task: Task) -> str:
@@ -235,13 +228,13 @@ def _fingerprint(task: Task) -> str:
     return hashlib.sha256("\0".join((task.profile, task.every, begin, *words)).encode()).hexdigest()
 
 
-def _prune(db: sqlite3.Connection, user: int) -> None:
+def _prune(tx: Tx, user: int) -> None:
     query = "SELECT key, id FROM task WHERE user = ? AND is_active = 0 ORDER BY key DESC LIMIT -1 OFFSET ?"
-    for row in db.execute(query, (user, MAX_ENDED)).fetchall():
-        _remove(db, user, *row)
+    for row in tx.execute(query, (user, MAX_ENDED)).fetchall():
+        _remove(tx, user, *row)
 
 
-def check_count(db: sqlite3.Connection, user: int, field: str) -> None:
+def check_count(tx: Tx, user: int, field: str) -> None:
     """Check the number of a user's tasks after an import.
 
     Raises:
@@ -249,32 +242,32 @@ def check_count(db: sqlite3.Connection, user: int, field: str) -> None:
     """
     query = "SELECT count(*) FROM task WHERE user = ? AND is_active = ?"
     for is_active, limit, kind in ((1, MAX_ACTIVE, "active"), (0, MAX_ENDED, "ended")):
-        ((count,),) = db.execute(query, (user, is_active))
+        ((count,),) = tx.execute(query, (user, is_active))
         if count > limit:
             message = f"The import would give the user {count:,} {kind} tasks; the limit is {limit:,}."
             raise BadRequest(message, field, code="too_large", status=413)
 
 
-def finish(db: sqlite3.Connection, user: int, task: Task, conversation: int) -> None:
+def finish(tx: Tx, user: int, task: Task, conversation: int) -> None:
     """Let the next run of an imported task begin anew, not continue the last one in its conversation."""
     query = "SELECT question_id FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
-    ((finished,),) = db.execute(query, exchanges.span(conversation))
+    ((finished,),) = tx.execute(query, exchanges.span(conversation))
     data = _encode(msgspec.structs.replace(task, finished=finished)).decode()
-    db.execute("UPDATE task SET data = ? WHERE user = ? AND id = ?", (data, user, task.id))
+    tx.execute("UPDATE task SET data = ? WHERE user = ? AND id = ?", (data, user, task.id))
 
 
 # reading
 
 
-def find(db: sqlite3.Connection, user: str, task_id: str) -> Task | None:
+def find(tx: Tx, user: str, task_id: str) -> Task | None:
     """Return a task of a user; None also if its row is damaged."""
     query = "SELECT t.data FROM task t JOIN user u ON u.key = t.user WHERE u.name = ? AND t.id = ?"
-    row = db.execute(query, (user, task_id)).fetchone()
+    row = tx.execute(query, (user, task_id)).fetchone()
     return None if row is None else read(row[0])
 
 
 def list_tasks(
-    db: sqlite3.Connection,
+    tx: Tx,
     user: str,
     states: Sequence[TaskState] = (),
     before: str | None = None,
@@ -286,10 +279,10 @@ def list_tasks(
     Raises:
         BadRequest: the task `before` does not exist.
     """
-    number = users.find(db, user)
+    number = users.find(tx, user)
     last = 2**62
     if before is not None:
-        row = db.execute("SELECT key FROM task WHERE user = ? AND id = ?", (number, before)).fetchone()
+        row = tx.execute("SELECT key FROM task WHERE user = ? AND id = ?", (number, before)).fetchone()
         if row is None:
             raise BadRequest("`before` must be the id of the last task that was listed.", "before")
         last = row[0]
@@ -301,19 +294,19 @@ def list_tasks(
     if conversation_id is not None:
         where += " AND conversation = ?"
         values.append(conversation_id)
-    found = db.execute(f"SELECT data FROM task WHERE {where} ORDER BY key DESC LIMIT ?", (*values, limit))
+    found = tx.execute(f"SELECT data FROM task WHERE {where} ORDER BY key DESC LIMIT ?", (*values, limit))
     return [task for (data,) in found if (task := read(data)) is not None]
 
 
-def count_states(db: sqlite3.Connection) -> dict[str, int]:
+def count_states(tx: Tx) -> dict[str, int]:
     """Return the number of tasks of all users by state."""
-    return dict(db.execute("SELECT state, count(*) FROM task GROUP BY state").fetchall())
+    return dict(tx.execute("SELECT state, count(*) FROM task GROUP BY state").fetchall())
 
 
-def count_unreadable(db: sqlite3.Connection) -> int:
+def count_unreadable(tx: Tx) -> int:
     """Return the number of damaged tasks and packets. It reads all of them."""
-    tasks = sum(read(data) is None for (data,) in db.execute("SELECT data FROM task"))
-    return tasks + sum(not _is_packet(data) for (data,) in db.execute("SELECT data FROM channel"))
+    tasks = sum(read(data) is None for (data,) in tx.execute("SELECT data FROM task"))
+    return tasks + sum(not _is_packet(data) for (data,) in tx.execute("SELECT data FROM channel"))
 
 
 def read(data: str) -> Task | None:
@@ -324,12 +317,12 @@ def read(data: str) -> Task | None:
         return None
 
 
-def _read_or_set_aside(db: sqlite3.Connection, key: int, data: str) -> Task | None:
+def _read_or_set_aside(tx: Tx, key: int, data: str) -> Task | None:
     """Return a task; None if its row is damaged, which then never runs and is no longer active."""
     task = read(data)
     if task is None:
         changes = "state = 'unreadable', is_active = 0, due = NULL, owner = NULL, until = NULL"
-        db.execute(f"UPDATE task SET {changes} WHERE key = ?", (key,))
+        tx.execute(f"UPDATE task SET {changes} WHERE key = ?", (key,))
         log.warning("task %s is damaged and was set aside", key)
     return task
 
@@ -337,7 +330,7 @@ def _read_or_set_aside(db: sqlite3.Connection, key: int, data: str) -> Task | No
 # changing
 
 
-def change(db: sqlite3.Connection, user: str, task_id: str, edit: Callable[[Task], Task], now: int) -> Task | None:
+def change(tx: Tx, user: str, task_id: str, edit: Callable[[Task], Task]) -> Task | None:
     """Change a task of a user; None if it does not exist. A running task keeps running.
 
     Args:
@@ -346,21 +339,21 @@ def change(db: sqlite3.Connection, user: str, task_id: str, edit: Callable[[Task
     Raises:
         Duplicate, BadRequest: As in `create`, if an ended task becomes active, or an active one becomes another.
     """
-    task = find(db, user, task_id)
+    task = find(tx, user, task_id)
     if task is None:
         return None
     changed = edit(task)
     if not changed.has_ended and (task.has_ended or _fingerprint(changed) != _fingerprint(task)):
-        _check_active(db, users.add(db, user), changed)
+        _check_active(tx, users.add(tx, user), changed)
     if changed != task:
-        changed = _write(db, changed, now)
-        append(db, changed, "state", now)
+        changed = _write(tx, changed)
+        append(tx, changed, "state")
     return changed
 
 
-def cancel(db: sqlite3.Connection, user: str, task_id: str, now: int) -> tuple[CancelOutcome, Task | None]:
+def cancel(tx: Tx, user: str, task_id: str) -> tuple[CancelOutcome, Task | None]:
     """Cancel a task, even a running one: its process notices that it no longer owns the task."""
-    task = find(db, user, task_id)
+    task = find(tx, user, task_id)
     if task is None:
         return "not_found", None
     if task.state == "canceled":
@@ -368,14 +361,14 @@ def cancel(db: sqlite3.Connection, user: str, task_id: str, now: int) -> tuple[C
     if task.has_ended:
         return "already_done", task
     canceled = msgspec.structs.replace(
-        _finish(db, task), state="canceled", next_run=None, approval=None, activity="", reason=""
+        _finish(tx, task), state="canceled", next_run=None, approval=None, activity="", reason=""
     )
-    canceled = _write(db, canceled, now)
-    append(db, canceled, "state", now)
+    canceled = _write(tx, canceled)
+    append(tx, canceled, "state")
     return "canceled", canceled
 
 
-def cancel_all(db: sqlite3.Connection, user: str, conversation_id: str | None, now: int) -> list[str]:
+def cancel_all(tx: Tx, user: str, conversation_id: str | None) -> list[str]:
     """Cancel the active tasks of a conversation, and those that they created.
 
     Args:
@@ -384,82 +377,82 @@ def cancel_all(db: sqlite3.Connection, user: str, conversation_id: str | None, n
     Returns:
         The conversations in which they ran, and in which those that had ended ran.
     """
-    number = users.find(db, user)
-    tasks = _of_conversation(db, number, conversation_id)
+    number = users.find(tx, user)
+    tasks = _of_conversation(tx, number, conversation_id)
     for _, task_id in tasks:
-        cancel(db, user, task_id, now)
+        cancel(tx, user, task_id)
     query = "SELECT 1 FROM conversation WHERE user = ? AND id = ?"
     work_ids = [_work_id(task_id) for _, task_id in tasks]
-    return [work_id for work_id in work_ids if db.execute(query, (number, work_id)).fetchone() is not None]
+    return [work_id for work_id in work_ids if tx.execute(query, (number, work_id)).fetchone() is not None]
 
 
-def _of_conversation(db: sqlite3.Connection, user: int | None, conversation_id: str | None) -> list[tuple[int, str]]:
+def _of_conversation(tx: Tx, user: int | None, conversation_id: str | None) -> list[tuple[int, str]]:
     """Return the keys and IDs of the tasks of a conversation, and of the conversations in which they run."""
     if conversation_id is None:
-        return db.execute("SELECT key, id FROM task WHERE user = ?", (user,)).fetchall()
+        return tx.execute("SELECT key, id FROM task WHERE user = ?", (user,)).fetchall()
     query = "SELECT key, id FROM task WHERE user = ? AND conversation = ?"
-    found = db.execute(query, (user, conversation_id)).fetchall()
+    found = tx.execute(query, (user, conversation_id)).fetchall()
     for _, task_id in found:  # which grows
-        found += db.execute(query, (user, _work_id(task_id))).fetchall()
+        found += tx.execute(query, (user, _work_id(task_id))).fetchall()
     return found
 
 
-def is_work(db: sqlite3.Connection, user: int, conversation_id: str) -> bool:
+def is_work(tx: Tx, user: int, conversation_id: str) -> bool:
     """Return whether a task runs in a conversation."""
     if not conversation_id.startswith("work"):
         return False
     query = "SELECT 1 FROM task WHERE user = ? AND id = ?"
-    return db.execute(query, (user, f"task{conversation_id.removeprefix('work')}")).fetchone() is not None
+    return tx.execute(query, (user, f"task{conversation_id.removeprefix('work')}")).fetchone() is not None
 
 
 def _work_id(task_id: str) -> str:
     return f"work{task_id.removeprefix('task')}"
 
 
-def _finish(db: sqlite3.Connection, task: Task) -> Task:
+def _finish(tx: Tx, task: Task) -> Task:
     """Return a task whose next run does not continue its newest one."""
-    exchange = newest_exchange(db, task)
+    exchange = newest_exchange(tx, task)
     finished = task.finished if exchange is None else exchange[1].question_id
     return msgspec.structs.replace(task, finished=finished, attempt=1, resumes=0)
 
 
-def remove(db: sqlite3.Connection, user: str, task_id: str) -> bool:
+def remove(tx: Tx, user: str, task_id: str) -> bool:
     """Delete a task with its conversation; return whether it existed. Its process notices that it no longer owns it."""
-    number = users.find(db, user)
-    row = db.execute("SELECT key, id FROM task WHERE user = ? AND id = ?", (number, task_id)).fetchone()
+    number = users.find(tx, user)
+    row = tx.execute("SELECT key, id FROM task WHERE user = ? AND id = ?", (number, task_id)).fetchone()
     if number is None or row is None:
         return False
-    _remove(db, number, *row)
+    _remove(tx, number, *row)
     return True
 
 
-def remove_all(db: sqlite3.Connection, user: str, conversation_id: str) -> None:
+def remove_all(tx: Tx, user: str, conversation_id: str) -> None:
     """Delete the tasks of a conversation with what they created, and what the channel has about the conversation."""
-    number = users.find(db, user)
-    for key, task_id in _of_conversation(db, number, conversation_id):
+    number = users.find(tx, user)
+    for key, task_id in _of_conversation(tx, number, conversation_id):
         assert number is not None
-        _remove(db, number, key, task_id)
+        _remove(tx, number, key, task_id)
     for table in ("channel", "channel_cursor"):
-        db.execute(f"DELETE FROM {table} WHERE user = ? AND conversation = ?", (number, conversation_id))
+        tx.execute(f"DELETE FROM {table} WHERE user = ? AND conversation = ?", (number, conversation_id))
 
 
-def _remove(db: sqlite3.Connection, user: int, key: int, task_id: str) -> None:
+def _remove(tx: Tx, user: int, key: int, task_id: str) -> None:
     query = "SELECT key FROM conversation WHERE user = ? AND id = ?"
-    row = db.execute(query, (user, _work_id(task_id))).fetchone()
+    row = tx.execute(query, (user, _work_id(task_id))).fetchone()
     if row is not None:
-        hidden.hide_conversation(db, row[0])
-    db.execute("DELETE FROM channel WHERE user = ? AND task = ?", (user, task_id))
-    db.execute("DELETE FROM task WHERE key = ?", (key,))
+        hidden.hide_conversation(tx, row[0])
+    tx.execute("DELETE FROM channel WHERE user = ? AND task = ?", (user, task_id))
+    tx.execute("DELETE FROM task WHERE key = ?", (key,))
 
 
-def decide(db: sqlite3.Connection, user: str, task_id: str, call_id: str, approve: bool, now: int) -> Task:
+def decide(tx: Tx, user: str, task_id: str, call_id: str, approve: bool) -> Task:
     """Approve or decline a call that a task waits for. The task then continues.
 
     Raises:
         BadRequest: `not_found`, the task has no such call; `decided`, it was decided differently.
     """
-    task = find(db, user, task_id)
-    exchange = None if task is None else newest_exchange(db, task)
+    task = find(tx, user, task_id)
+    exchange = None if task is None else newest_exchange(tx, task)
     parts = [] if exchange is None else exchange[1].parts
     calls = [part for part in parts if isinstance(part, Call) and part.id == call_id and part.approval is not None]
     if task is None or exchange is None or not calls:
@@ -472,23 +465,29 @@ def decide(db: sqlite3.Connection, user: str, task_id: str, call_id: str, approv
         raise BadRequest(f"This call was already {call.approval}.", "approve", code="decided", status=409)
     call.approval = decision
     key, stored = exchange
-    db.execute("UPDATE exchange SET data = ? WHERE key = ?", (rows.encode(stored), key))
-    changed = msgspec.structs.replace(task, state="pending", approval=None, next_run=moment(now))
-    changed = _write(db, changed, now)
-    append(db, changed, "state", now)
+    tx.execute("UPDATE exchange SET data = ? WHERE key = ?", (rows.encode(stored), key))
+    changed = msgspec.structs.replace(task, state="pending", approval=None, next_run=moment(tx.now))
+    changed = _write(tx, changed)
+    append(tx, changed, "state")
     return changed
 
 
-def newest_exchange(db: sqlite3.Connection, task: Task) -> tuple[int, Exchange] | None:
+def current_exchange(tx: Tx, task: Task) -> Exchange | None:
+    """Return what the current run of a task has stored so far."""
+    found = newest_exchange(tx, task)
+    return None if found is None else found[1]
+
+
+def newest_exchange(tx: Tx, task: Task) -> tuple[int, Exchange] | None:
     """Return the key and the exchange of the current run; None if the run has not begun."""
-    row = db.execute(
+    row = tx.execute(
         "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?",
         (task.user, task.work_id),
     ).fetchone()
     if row is None:
         return None
     query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
-    found = db.execute(query, exchanges.span(row[0])).fetchall()
+    found = tx.execute(query, exchanges.span(row[0])).fetchall()
     for exchange in rows.readable(rows.read_exchange, found):
         return None if exchange.question_id == task.finished else (found[0][0], exchange)
     return None
@@ -497,14 +496,7 @@ def newest_exchange(db: sqlite3.Connection, task: Task) -> tuple[int, Exchange] 
 # running
 
 
-def claim(
-    db: sqlite3.Connection,
-    claimer: Claimer,
-    at_once: int,
-    per_user: int,
-    limits: Callable[[str], DayLimits],
-    next_run: NextRun,
-) -> list[Task]:
+def claim(tx: Tx, at_once: int, per_user: int, limits: Callable[[str], DayLimits], next_run: NextRun) -> list[Task]:
     """Claim due tasks: first those of users with the fewest running ones, then of those who waited longest.
 
     A run over a daily limit is skipped, and a run that its process did not survive too often fails.
@@ -513,13 +505,13 @@ def claim(
         at_once: Running tasks in all processes.
         per_user: Running tasks of one user.
     """
-    now = claimer.now
+    now = tx.now
     claimed: list[Task] = []
     while True:
-        ((running,),) = db.execute("SELECT count(*) FROM task WHERE state = 'running'")
+        ((running,),) = tx.execute("SELECT count(*) FROM task WHERE state = 'running'")
         if running >= at_once:
             return claimed
-        next_user = db.execute(
+        next_user = tx.execute(
             "SELECT t.user, (SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user) AS busy "
             "FROM task t JOIN user u ON u.key = t.user WHERE t.due <= ? GROUP BY t.user HAVING busy < ? "
             "ORDER BY busy, u.claimed, min(t.due) LIMIT 1",
@@ -529,31 +521,31 @@ def claim(
             return claimed
         user = int(next_user[0])
         query = "SELECT key, data FROM task WHERE user = ? AND due <= ? ORDER BY due, key LIMIT 1"
-        task = _read_or_set_aside(db, *db.execute(query, (user, now)).fetchone())
+        task = _read_or_set_aside(tx, *tx.execute(query, (user, now)).fetchone())
         if task is None:
             continue
         if task.resumes > MAX_RESUMES:
             reason = f"the server stopped {task.resumes} times while the task ran"
             time = next_run(task, moment(now))
-            failed = msgspec.structs.replace(_finish(db, task), failures=task.failures + 1, reason=reason)
-            _write_end(db, _after_run(failed, "failed", time), "failure", reason, now)
+            failed = msgspec.structs.replace(_finish(tx, task), failures=task.failures + 1, reason=reason)
+            _write_end(tx, _after_run(failed, "failed", time), "failure", reason)
             continue
-        if newest_exchange(db, task) is None and task.resumes == 0 and task.attempt == 1:  # a new run
-            if problem := _find_reached_limit(db, user, limits(task.user), now):
-                _skip(db, task, problem, next_run, now)
+        if newest_exchange(tx, task) is None and task.resumes == 0 and task.attempt == 1:  # a new run
+            if problem := _find_reached_limit(tx, user, limits(task.user)):
+                _skip(tx, task, problem, next_run)
                 continue
             task = msgspec.structs.replace(task, run=task.run + 1, reason="")
-            _add_usage(db, user, now, runs=1)
-        private = task.private or is_private(db, user, task.conversation_id)  # it may have become private
+            _add_usage(tx, user, runs=1)
+        private = task.private or is_private(tx, task.user, task.conversation_id)  # it may have become private
         task = msgspec.structs.replace(task, state="running", next_run=None, turn_id="", activity="", private=private)
-        task = _write(db, task, now, owner=claimer.owner)
-        db.execute("UPDATE user SET claimed = ? WHERE key = ?", (append(db, task, "state", now), user))
+        task = _write(tx, task, owner=tx.process)
+        tx.execute("UPDATE user SET claimed = ? WHERE key = ?", (append(tx, task, "state"), user))
         claimed.append(task)
 
 
-def _find_reached_limit(db: sqlite3.Connection, user: int, limits: DayLimits, now: int) -> str:
+def _find_reached_limit(tx: Tx, user: int, limits: DayLimits) -> str:
     """Return why a user's tasks do not run today; empty if they do."""
-    runs, tokens = _usage(db, user, now, column="runs")
+    runs, tokens = _usage(tx, user, column="runs")
     if limits.runs and runs >= limits.runs:
         return f"the limit of {limits.runs:,} task runs per day is reached"
     if limits.tokens and tokens >= limits.tokens:
@@ -561,13 +553,13 @@ def _find_reached_limit(db: sqlite3.Connection, user: int, limits: DayLimits, no
     return ""
 
 
-def _skip(db: sqlite3.Connection, task: Task, reason: str, next_run: NextRun, now: int) -> None:
+def _skip(tx: Tx, task: Task, reason: str, next_run: NextRun) -> None:
     """Skip a run over a daily limit. The conversation reports the first of several in a row."""
     kind: PacketKind = "state" if task.reason == reason else "skipped"
-    time = _next_time(task, next_run, now)
-    skipped = _write(db, msgspec.structs.replace(task, state="waiting", next_run=time, reason=reason), now)
+    time = _next_time(task, next_run, tx.now)
+    skipped = _write(tx, msgspec.structs.replace(task, state="waiting", next_run=time, reason=reason))
     text = f"{reason}; next run: {time:%Y-%m-%d %H:%M} UTC"
-    append(db, msgspec.structs.replace(skipped, run=task.run + 1), kind, now, text)
+    append(tx, msgspec.structs.replace(skipped, run=task.run + 1), kind, text)
 
 
 def _next_time(task: Task, next_run: NextRun, now: int) -> datetime:
@@ -582,110 +574,114 @@ def _after_run(task: Task, state: TaskState, next_run: datetime | None) -> Task:
     )
 
 
-def _write_end(db: sqlite3.Connection, task: Task, kind: PacketKind, text: str, now: int) -> Task:
+def _write_end(tx: Tx, task: Task, kind: PacketKind, text: str) -> Task:
     """Write the end of a run; pause a schedule that failed too often."""
     if kind == "failure" and task.state == "waiting" and task.failures >= MAX_FAILURES and not task.paused:
         text = f"{task.failures} failures in a row: {task.reason}"
         task, kind = msgspec.structs.replace(task, paused=True, reason=text), "paused"
-    task = _write(db, task, now)
-    append(db, task, kind, now, text)
+    task = _write(tx, task)
+    append(tx, task, kind, text)
     return task
 
 
-def next_due(db: sqlite3.Connection, after: int = -1) -> int | None:
-    """Return when the next task is due after a time, in microseconds."""
-    ((due,),) = db.execute("SELECT min(due) FROM task WHERE due > ?", (after,))
-    return due  # type: ignore[no-any-return]
+def seconds_until_due(tx: Tx, *, later: bool = False) -> float | None:
+    """Return the seconds until the next task is due, zero or less if it is; None without one.
+
+    Args:
+        later: Leave out those that are due now.
+    """
+    ((due,),) = tx.execute("SELECT min(due) FROM task WHERE due > ?", (tx.now if later else -1,))
+    return None if due is None else (due - tx.now) / SECOND
 
 
-def own(db: sqlite3.Connection, owner: str) -> set[str]:
+def own(tx: Tx) -> set[str]:
     """Return the IDs of the tasks that a process runs."""
-    return {task_id for (task_id,) in db.execute("SELECT id FROM task WHERE owner = ?", (owner,))}
+    return {task_id for (task_id,) in tx.execute("SELECT id FROM task WHERE owner = ?", (tx.process,))}
 
 
-def needs_renewal(db: sqlite3.Connection, now: int) -> bool:
+def needs_renewal(tx: Tx) -> bool:
     """Return whether `renew` has something to do."""
     query = "SELECT EXISTS (SELECT 1 FROM task WHERE owner IS NOT NULL) OR EXISTS (SELECT 1 FROM task WHERE "
-    ((is_needed,),) = db.execute(f"{query} state = 'pending' AND due > ?)", (now + RETRY_SECONDS * SECOND,))
+    ((is_needed,),) = tx.execute(f"{query} state = 'pending' AND due > ?)", (tx.now + RETRY_SECONDS * SECOND,))
     return bool(is_needed)
 
 
-def renew(db: sqlite3.Connection, claimer: Claimer, running: Iterable[str]) -> bool:
+def renew(tx: Tx, running: Iterable[str]) -> bool:
     """Renew the leases of a process; let tasks whose lease has expired run again. Return whether there are any.
 
     Args:
         running: IDs of the tasks that the process runs. It may own others whose end it could not store.
     """
-    now, until = claimer.now, claimer.now + LEASE
+    now, until = tx.now, tx.now + LEASE
     query = "UPDATE task SET until = ? WHERE owner = ? AND id = ?"
-    db.executemany(query, [(until, claimer.owner, task_id) for task_id in running])
+    tx.executemany(query, [(until, tx.process, task_id) for task_id in running])
     # times of a clock that was set back: such a lease is shortened, and expires unless its process renews it
-    db.execute("UPDATE task SET until = ? WHERE state = 'running' AND until > ?", (until, until))
+    tx.execute("UPDATE task SET until = ? WHERE state = 'running' AND until > ?", (until, until))
     query = "UPDATE task SET due = ? WHERE state = 'pending' AND due > ?"
-    db.execute(query, (now, now + RETRY_SECONDS * SECOND))
+    tx.execute(query, (now, now + RETRY_SECONDS * SECOND))
     query = "SELECT key, data FROM task WHERE state = 'running' AND until < ?"
-    expired = db.execute(query, (now,)).fetchall()
+    expired = tx.execute(query, (now,)).fetchall()
     for row in expired:
-        _recover(db, now, *row)
+        _recover(tx, *row)
     return bool(expired)
 
 
-def find_late(db: sqlite3.Connection, next_run: NextRun, now: int) -> list[tuple[Task, datetime]]:
+def find_late(tx: Tx, next_run: NextRun) -> list[tuple[Task, datetime]]:
     """Return the tasks that wait for a later time than their schedule has, with the right time.
 
     Such times come from a wrong clock, or from other rules of a time zone.
     """
-    found = db.execute("SELECT data FROM task WHERE state = 'waiting' AND due > ?", (now,))
+    found = tx.execute("SELECT data FROM task WHERE state = 'waiting' AND due > ?", (tx.now,))
     waiting = [task for (data,) in found if (task := read(data)) is not None and task.next_run is not None]
-    times = [(task, _next_time(task, next_run, now)) for task in waiting]
+    times = [(task, _next_time(task, next_run, tx.now)) for task in waiting]
     return [(task, time) for task, time in times if task.next_run is not None and time < task.next_run]
 
 
-def correct_times(db: sqlite3.Connection, next_run: NextRun, now: int) -> None:
+def correct_times(tx: Tx, next_run: NextRun) -> None:
     """Give the tasks of `find_late` the right time."""
-    for task, time in find_late(db, next_run, now):
-        append(db, _write(db, msgspec.structs.replace(task, next_run=time), now), "state", now)
+    for task, time in find_late(tx, next_run):
+        append(tx, _write(tx, msgspec.structs.replace(task, next_run=time)), "state")
 
 
-def recover_all(db: sqlite3.Connection, now: int) -> None:
+def recover_all(tx: Tx) -> None:
     """Let all running tasks run again. Requires that no other process has the file open."""
-    for row in db.execute("SELECT key, data FROM task WHERE state = 'running'").fetchall():
-        _recover(db, now, *row)
+    for row in tx.execute("SELECT key, data FROM task WHERE state = 'running'").fetchall():
+        _recover(tx, *row)
 
 
-def _recover(db: sqlite3.Connection, now: int, key: int, data: str) -> None:
-    task = _read_or_set_aside(db, key, data)
+def _recover(tx: Tx, key: int, data: str) -> None:
+    task = _read_or_set_aside(tx, key, data)
     if task is None:
         return
     changed = msgspec.structs.replace(
-        task, state="pending", next_run=moment(now), resumes=task.resumes + 1, activity=""
+        task, state="pending", next_run=moment(tx.now), resumes=task.resumes + 1, activity=""
     )
-    append(db, _write(db, changed, now), "state", now)
+    append(tx, _write(tx, changed), "state")
 
 
-def set_turn(db: sqlite3.Connection, task_id: str, owner: str, turn_id: str, activity: str, now: int) -> bool:
+def set_turn(tx: Tx, task_id: str, turn_id: str, activity: str) -> bool:
     """Record what a running task does; return whether the process still owns the task."""
-    row = db.execute("SELECT data FROM task WHERE id = ? AND owner = ?", (task_id, owner)).fetchone()
+    row = tx.execute("SELECT data FROM task WHERE id = ? AND owner = ?", (task_id, tx.process)).fetchone()
     task = None if row is None else read(row[0])
     if task is None:
         return False
     changed = msgspec.structs.replace(task, turn_id=turn_id, activity=activity)
     if changed != task:
-        _write(db, changed, now, owner=owner)
-        append(db, changed, "state", now)
+        _write(tx, changed, owner=tx.process)
+        append(tx, changed, "state")
     return True
 
 
-def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task | None:
+def end_run(tx: Tx, end: RunEnd) -> Task | None:
     """End a run in the transaction that stores its answer; None if another process or a person took the task."""
-    row = db.execute("SELECT data, user FROM task WHERE id = ? AND owner = ?", (end.task.id, owner)).fetchone()
+    row = tx.execute("SELECT data, user FROM task WHERE id = ? AND owner = ?", (end.task.id, tx.process)).fetchone()
     task = None if row is None else read(row[0])
     if task is None or task.run != end.task.run:
         return None
     task = msgspec.structs.replace(task, private_data=task.private_data or end.exchange.private_data)
     usage = end.exchange.usage
     if usage is not None:
-        _add_usage(db, row[1], now, tokens=usage.prompt_tokens + usage.completion_tokens)
+        _add_usage(tx, row[1], tokens=usage.prompt_tokens + usage.completion_tokens)
     changes: dict[str, object] = {"activity": "", "resumes": 0, "approval": None}
     kind: PacketKind = "state"
     text = ""
@@ -693,12 +689,16 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
         changes |= {"state": "waiting", "approval": end.approval}
         kind, text = "approval", end.approval.text if end.approval is not None else ""
     elif end.outcome == "pending":
-        changes |= {"state": "pending", "next_run": moment(now), "resumes": task.resumes}
+        changes |= {"state": "pending", "next_run": moment(tx.now), "resumes": task.resumes}
     elif end.outcome == "failed" and end.may_retry and task.attempt < MAX_ATTEMPTS:
-        changes |= {"state": "pending", "next_run": moment(now + RETRY_SECONDS * SECOND), "attempt": task.attempt + 1}
+        changes |= {
+            "state": "pending",
+            "next_run": moment(tx.now + RETRY_SECONDS * SECOND),
+            "attempt": task.attempt + 1,
+        }
         changes["reason"] = end.reason
     else:
-        task = _after_run(_finish(db, task), end.outcome, end.next_run(task, moment(now)))
+        task = _after_run(_finish(tx, task), end.outcome, end.next_run(task, moment(tx.now)))
         changes = {"reason": end.reason}
         if end.outcome == "succeeded":
             changes |= {"failures": 0, "summary": ""}
@@ -712,21 +712,21 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
             text = f"The server stopped during calls of {names}. Check whether they took effect.\n\n{text}"
         if kind == "result":
             changes["result"] = text[:MAX_RESULT]
-    return _write_end(db, msgspec.structs.replace(task, **changes), kind, text, now)
+    return _write_end(tx, msgspec.structs.replace(task, **changes), kind, text)
 
 
-def _write(db: sqlite3.Connection, task: Task, now: int, owner: str | None = None) -> Task:
+def _write(tx: Tx, task: Task, owner: str | None = None) -> Task:
     """Store a changed task; return it with the time of its change.
 
     Args:
         owner: The process that runs it from now on, or renews its lease. A running task keeps its owner.
     """
-    task = msgspec.structs.replace(task, changed=moment(now))
+    task = msgspec.structs.replace(task, changed=moment(tx.now))
     columns = _columns(task)
     if owner is not None or task.state != "running":
-        columns |= {"owner": owner, "until": None if owner is None else now + LEASE}
+        columns |= {"owner": owner, "until": None if owner is None else tx.now + LEASE}
     assigned = ", ".join(f"{column} = ?" for column in columns)
-    db.execute(f"UPDATE task SET {assigned} WHERE id = ?", (*columns.values(), task.id))
+    tx.execute(f"UPDATE task SET {assigned} WHERE id = ?", (*columns.values(), task.id))
     return task
 
 
@@ -745,110 +745,110 @@ def _columns(task: Task) -> dict[str, object]:
 # usage
 
 
-def _usage(db: sqlite3.Connection, user: int, now: int, column: str = "created") -> tuple[int, int]:
+def _usage(tx: Tx, user: int, column: str = "created") -> tuple[int, int]:
     query = f"SELECT {column}, tokens FROM task_usage WHERE user = ? AND day = ?"
-    row = db.execute(query, (user, now // DAY)).fetchone()
+    row = tx.execute(query, (user, tx.now // DAY)).fetchone()
     return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
 
-def _add_usage(db: sqlite3.Connection, user: int, now: int, created: int = 0, runs: int = 0, tokens: int = 0) -> None:
-    day = now // DAY
-    db.execute(
+def _add_usage(tx: Tx, user: int, created: int = 0, runs: int = 0, tokens: int = 0) -> None:
+    day = tx.now // DAY
+    tx.execute(
         "INSERT INTO task_usage (user, day, created, runs, tokens) VALUES (?, ?, ?, ?, ?) ON CONFLICT (user, day) "
         "DO UPDATE SET created = created + excluded.created, runs = runs + excluded.runs, "
         "tokens = tokens + excluded.tokens",
         (user, day, created, runs, tokens),
     )
-    db.execute("DELETE FROM task_usage WHERE user = ? AND day NOT BETWEEN ? AND ?", (user, day - 1, day))
+    tx.execute("DELETE FROM task_usage WHERE user = ? AND day NOT BETWEEN ? AND ?", (user, day - 1, day))
 
 
 # the channel
 
 
-def append(db: sqlite3.Connection, task: Task, kind: PacketKind, now: int, text: str = "") -> int:
+def append(tx: Tx, task: Task, kind: PacketKind, text: str = "") -> int:
     """Append a packet about a task; return its key."""
     needs_report = kind in TOLD and (task.tell == "always" or kind in ("approval", "paused"))
     packet = Packet(
-        0, moment(now), kind, task.user, task.conversation_id, task.id, task.title, task.state, task.run,
+        0, moment(tx.now), kind, task.user, task.conversation_id, task.id, task.title, task.state, task.run,
         (text if kind == "approval" else text[:PACKET_TEXT]) or task.activity,
     )  # fmt: skip
-    return _append(db, packet, now, is_told=not needs_report)
+    return _append(tx, packet, is_told=not needs_report)
 
 
-def append_report(db: sqlite3.Connection, user: str, conversation_id: str, turn_id: str, now: int) -> int:
+def append_report(tx: Tx, user: str, conversation_id: str, turn_id: str) -> int:
     """Append that a turn reports in a conversation."""
-    packet = Packet(0, moment(now), "report", user, conversation_id, turn_id=turn_id)
-    return _append(db, packet, now, is_told=True)
+    packet = Packet(0, moment(tx.now), "report", user, conversation_id, turn_id=turn_id)
+    return _append(tx, packet, is_told=True)
 
 
-def _append(db: sqlite3.Connection, packet: Packet, now: int, *, is_told: bool) -> int:
+def _append(tx: Tx, packet: Packet, *, is_told: bool) -> int:
     """Append a packet; delete those that need no report any more, and from which no client resumes."""
-    db.execute("DELETE FROM channel WHERE is_told = 1 AND at < ?", (now - KEEP_PACKETS,))
+    tx.execute("DELETE FROM channel WHERE is_told = 1 AND at < ?", (tx.now - KEEP_PACKETS,))
     columns = {
-        "user": users.add(db, packet.user),
+        "user": users.add(tx, packet.user),
         "conversation": packet.conversation_id,
         "task": packet.task_id,
-        "at": now,
+        "at": tx.now,
         "is_told": is_told,
         "data": _encode(packet).decode(),
     }
-    return exchanges.insert(db, "channel", columns)
+    return exchanges.insert(tx, "channel", columns)
 
 
-def read_channel(db: sqlite3.Connection, user: str, after: int, limit: int = MAX_READ) -> list[Packet]:
+def read_channel(tx: Tx, user: str, after: int, limit: int = MAX_READ) -> list[Packet]:
     """Return the packets of a user after a cursor, oldest first: from the oldest one if some were pruned."""
-    number = users.find(db, user)
-    found = db.execute(
+    number = users.find(tx, user)
+    found = tx.execute(
         "SELECT key, data FROM channel WHERE user = ? AND key > ? AND is_told < 2 ORDER BY key LIMIT ?",
         (number, after, limit),
     ).fetchall()
     return list(_packets(found))
 
 
-def newest_packet(db: sqlite3.Connection, user: str) -> int:
+def newest_packet(tx: Tx, user: str) -> int:
     """Return the key of the newest packet of a user, or 0."""
     query = "SELECT max(key) FROM channel WHERE user = ?"
-    ((key,),) = db.execute(query, (users.find(db, user),)).fetchall()
+    ((key,),) = tx.execute(query, (users.find(tx, user),)).fetchall()
     return key or 0
 
 
-def last_packet(db: sqlite3.Connection) -> int:
+def last_packet(tx: Tx) -> int:
     """Return the key of the newest packet of all users, also of pruned ones."""
-    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'channel'").fetchone()
+    row = tx.execute("SELECT seq FROM sqlite_sequence WHERE name = 'channel'").fetchone()
     return 0 if row is None else int(row[0])
 
 
-def read_untold(db: sqlite3.Connection, user: str, conversation_id: str, limit: int = MAX_READ) -> list[Packet]:
+def read_untold(tx: Tx, user: str, conversation_id: str, limit: int = MAX_READ) -> list[Packet]:
     """Return the packets of a conversation that nobody has reported, oldest first. Damaged ones are set aside."""
-    found = db.execute(
+    found = tx.execute(
         "SELECT key, data FROM channel WHERE user = ? AND conversation = ? AND is_told = 0 AND key > "
         "coalesce((SELECT cursor FROM channel_cursor r WHERE r.user = channel.user "
         "AND r.conversation = channel.conversation), 0) ORDER BY key LIMIT ?",
-        (users.find(db, user), conversation_id, limit),
+        (users.find(tx, user), conversation_id, limit),
     ).fetchall()
     return list(_packets(found))
 
 
-def check_untold(db: sqlite3.Connection, user: str, conversation_id: str) -> None:
+def check_untold(tx: Tx, user: str, conversation_id: str) -> None:
     """Check that a conversation has packets to report.
 
     Raises:
         NothingToReport: It has none.
     """
-    if not read_untold(db, user, conversation_id):
+    if not read_untold(tx, user, conversation_id):
         raise NothingToReport
 
 
-def set_aside_damaged(db: sqlite3.Connection) -> None:
+def set_aside_damaged(tx: Tx) -> None:
     """Mark packets that cannot be read, so that they need no report."""
-    found = db.execute("SELECT key, data FROM channel WHERE is_told = 0").fetchall()
+    found = tx.execute("SELECT key, data FROM channel WHERE is_told = 0").fetchall()
     damaged = [(key,) for key, data in found if not _is_packet(data)]
-    db.executemany("UPDATE channel SET is_told = 2 WHERE key = ?", damaged)
+    tx.executemany("UPDATE channel SET is_told = 2 WHERE key = ?", damaged)
 
 
-def list_untold(db: sqlite3.Connection) -> list[Untold]:
+def list_untold(tx: Tx) -> list[Untold]:
     """Return the conversations with packets to report."""
-    found = db.execute(
+    found = tx.execute(
         "SELECT u.name, c.conversation, min(c.at), max(c.at), coalesce(r.reported, 0), coalesce(r.held_until, 0) "
         "FROM channel c JOIN user u ON u.key = c.user "
         "LEFT JOIN channel_cursor r ON r.user = c.user AND r.conversation = c.conversation "
@@ -857,34 +857,34 @@ def list_untold(db: sqlite3.Connection) -> list[Untold]:
     return [Untold(*row) for row in found]
 
 
-def end_report(db: sqlite3.Connection, end: ReportEnd, now: int) -> None:
+def end_report(tx: Tx, end: ReportEnd) -> None:
     """Move the cursor of a conversation, and do what the report decided, in the transaction that stores its words.
 
     A cursor that is there already, since the end is stored a second time, changes nothing.
     """
-    number = users.find(db, end.user)
-    moved = db.execute(
+    number = users.find(tx, end.user)
+    moved = tx.execute(
         "INSERT INTO channel_cursor (user, conversation, cursor, reported) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (user, conversation) DO UPDATE SET cursor = excluded.cursor, reported = excluded.reported "
         "WHERE cursor < excluded.cursor RETURNING 1",
-        (number, end.conversation_id, end.cursor, now),
+        (number, end.conversation_id, end.cursor, tx.now),
     ).fetchall()
     query = "UPDATE channel SET is_told = 1 WHERE user = ? AND conversation = ? AND is_told = 0 AND key <= ?"
-    db.execute(query, (number, end.conversation_id, end.cursor))
+    tx.execute(query, (number, end.conversation_id, end.cursor))
     for action in end.actions if moved else ():
         try:
-            action(db)
+            action(tx)
         except BadRequest as error:  # another request was faster
             log.warning("conversation %s: a change of the report was rejected: %s", end.conversation_id, error)
 
 
-def hold_reports(db: sqlite3.Connection, user: str, conversation_id: str, until: int) -> None:
-    """Let reports wait, if the conversation has tasks."""
-    db.execute(
+def hold_reports(tx: Tx, user: str, conversation_id: str, seconds: float) -> None:
+    """Let reports of a conversation wait from now on, if it has tasks."""
+    tx.execute(
         "INSERT INTO channel_cursor (user, conversation, held_until) SELECT user, conversation, ? FROM task "
         "WHERE user = ? AND conversation = ? LIMIT 1 "
         "ON CONFLICT (user, conversation) DO UPDATE SET held_until = excluded.held_until",
-        (until, users.find(db, user), conversation_id),
+        (tx.now + round(seconds * SECOND), users.find(tx, user), conversation_id),
     )
 
 

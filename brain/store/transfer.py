@@ -6,7 +6,6 @@ The order is: a head, tasks, each conversation with its files and exchanges, fac
 import asyncio
 import hashlib
 import re
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterable, Iterable, Iterator
 from contextlib import aclosing
@@ -22,6 +21,7 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time, new_message_id
 from brain.store import exchanges, hidden, items, rows, tasks, users
 from brain.store.connection import MIB
+from brain.store.tx import Tx
 from brain.store.upgrade import upgrade_exchange, upgrade_item
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, MAX_USER_TEXT, Task
 from brain.validation import describe_mismatch
@@ -136,23 +136,23 @@ _FIELDS = {kind: tuple(name for name in kind.__struct_fields__ if name != "count
 """Fields in the records of exports. The conversations tell how many of them a memory stands for."""
 
 
-def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[str, Any]]]:
+def export(tx: Tx, user: str) -> Iterator[list[dict[str, Any]]]:
     """Yield all data of a user, some records at a time."""
-    number = users.find(db, user)
-    yield _to_json([Head(VERSION, user, rows.moment(now))])
-    for (data,) in db.execute("SELECT data FROM task WHERE user = ? ORDER BY key", (number,)):
+    number = users.find(tx, user)
+    yield _to_json([Head(VERSION, user, rows.moment(tx.now))])
+    for (data,) in tx.execute("SELECT data FROM task WHERE user = ? ORDER BY key", (number,)):
         if (task := tasks.read(data)) is not None:
             lines = {name: getattr(task, name)[:MAX_LINE_LENGTH] for name in ("activity", "reason")}
             yield _to_json([TaskRecord(**_fields(task) | lines | {"user": ""})])
     query = "SELECT key, id, title, created, named, private FROM conversation WHERE user = ? ORDER BY key"
-    for key, conversation_id, title, created, named, private in db.execute(query, (number,)).fetchall():
+    for key, conversation_id, title, created, named, private in tx.execute(query, (number,)).fetchall():
         record = ConversationRecord(conversation_id, title, rows.moment(created), bool(named), bool(private))
         yield _to_json([record])
         query = "SELECT id, name, type, data FROM file WHERE conversation = ? ORDER BY id"
-        for row in db.execute(query, (key,)):  # one at a time, since files may be large
+        for row in tx.execute(query, (key,)):  # one at a time, since files may be large
             yield _to_json([FileRecord(conversation_id, *row)])
         query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key"
-        found = db.execute(query, exchanges.span(key))
+        found = tx.execute(query, exchanges.span(key))
         while some := found.fetchmany(TOGETHER):
             yield _to_json(
                 [
@@ -163,7 +163,7 @@ def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[st
                     for exchange in rows.readable(rows.read_exchange, some)
                 ]
             )
-    found = db.execute(
+    found = tx.execute(
         f"SELECT {rows.ITEM}, s.question_id FROM {rows.ITEMS} LEFT JOIN conversation m ON m.memory = i.key "
         "AND m.key = i.conversation LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.user = ? ORDER BY i.key",
         (number,),
@@ -171,7 +171,7 @@ def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[st
     while some := found.fetchmany(TOGETHER):
         records = rows.readable(lambda row: ItemRecord(**_fields(rows.read_item(row[:-1])), last=row[-1]), some)
         yield _to_json(list(records))
-    yield _to_json([Preferences(users.recalls(db, user))])
+    yield _to_json([Preferences(users.recalls(tx, user))])
 
 
 def _fields(value: Exchange | Item | Task) -> dict[str, Any]:
@@ -252,21 +252,22 @@ class Import:
         # summaries of conversations that existed before: memory, conversation and last exchange
         self._summaries: list[tuple[int, int, int]] = []
 
-    def begin(self, db: sqlite3.Connection, now: int) -> int:
+    def begin(self, tx: Tx) -> int:
         """Add the hidden user that owns the rows for now; return its key."""
-        self._db = db
-        self._target = users.add(db, self._user)
-        self._staging = hidden.add_staging_user(db, self._target, now)
+        self._tx = tx
+        self._target = users.add(tx, self._user)
+        self._staging = hidden.add_staging_user(tx, self._target)
         return self._staging
 
-    def take(self, db: sqlite3.Connection, now: int) -> bool:
+    def take(self, tx: Tx) -> bool:
         """Import some records; return whether there are more.
 
         Raises:
             BadRequest: with the number of the record and its field.
             StoreError: the import was abandoned.
         """
-        hidden.keep_alive(db, self._staging, now)
+        self._tx = tx
+        hidden.keep_alive(tx, self._staging)
         size = 0
         for count, (number, line) in enumerate(self._lines, 1):
             self._number = number
@@ -276,25 +277,26 @@ class Import:
                 return True
         return False
 
-    def end(self, db: sqlite3.Connection, now: int) -> Counts:
+    def end(self, tx: Tx) -> Counts:
         """Give the rows to the user, except those whose IDs exist; return the counts of imported rows.
 
         Raises:
             BadRequest, StoreError: as `take`.
         """
-        hidden.keep_alive(db, self._staging, now)
+        self._tx = tx
+        hidden.keep_alive(tx, self._staging)
         if not self._number:
             self._number = 1
             self._reject("", "the import has no records")
         self._end_conversation()
-        hidden.publish(db, self._staging)
+        hidden.publish(tx, self._staging)
         for memory, conversation, last in self._summaries:
-            exchanges.set_summary(db, conversation, memory, last)
+            exchanges.set_summary(tx, conversation, memory, last)
         if not self._is_recall_on:
-            users.set_recalls(db, self._user, False)
-        users.check_quota(db, self._target, f"records[{self._number - 1}]")
-        tasks.check_count(db, self._target, f"records[{self._number - 1}]")
-        left = asdict(users.count(db, self._staging))  # rows whose IDs were added by others during the import
+            users.set_recalls(tx, self._user, False)
+        users.check_quota(tx, self._target, f"records[{self._number - 1}]")
+        tasks.check_count(tx, self._target, f"records[{self._number - 1}]")
+        left = asdict(users.count_rows(tx, self._staging))  # rows whose IDs were added by others during the import
         return Counts(**{name: self._counts[name] - count for name, count in left.items()})
 
     def _read(self, line: bytes) -> AnyRecord:
@@ -332,7 +334,7 @@ class Import:
                 self._files.add(record.id)
                 if self._key is not None:
                     attachment = Attachment(record.id, record.name, record.type, record.data)
-                    exchanges.add_file(self._db, self._key, None, attachment)
+                    exchanges.add_file(self._tx, self._key, None, attachment)
                     self._counts["files"] += self._conversation not in self._work
             case ExchangeRecord():
                 self._import_exchange(record)
@@ -356,24 +358,24 @@ class Import:
             created = rows.micros(record.created)
             columns = {"user": self._staging, "id": conversation_id, "created": created, "updated": created}
             self._key = exchanges.insert(
-                self._db, "conversation", {**columns, "named": record.named, "private": record.private}
+                self._tx, "conversation", {**columns, "named": record.named, "private": record.private}
             )
-            exchanges.rename(self._db, self._key, record.title, self._target)
+            exchanges.rename(self._tx, self._key, record.title, self._target)
             self._counts["conversations"] += task is None
 
     def _end_conversation(self) -> None:
         if self._files:
             self._reject("", f"file {min(self._files)} of the previous conversation belongs to no exchange")
         if self._key is not None:
-            if not exchanges.exists_in(self._db, self._key):
+            if not exchanges.exists_in(self._tx, self._key):
                 self._reject("", "the previous conversation has no exchange")
             if (task := self._work.get(self._conversation or "")) is not None:
-                tasks.finish(self._db, self._staging, task, self._key)
-            exchanges.update_times(self._db, self._key)
-            exchanges.list_by_time(self._db, self._key)
+                tasks.finish(self._tx, self._staging, task, self._key)
+            exchanges.update_times(self._tx, self._key)
+            exchanges.list_by_time(self._tx, self._key)
             field = f"records[{self._number - 1}]"
-            users.check_conversation(self._db, self._key, field)
-            users.check_quota(self._db, self._target, field, conversation=self._key, hidden=self._staging)
+            users.check_conversation(self._tx, self._key, field)
+            users.check_quota(self._tx, self._target, field, conversation=self._key, hidden=self._staging)
         self._ids["file"].clear()
         self._message_ids.clear()
         self._key = self._conversation = None
@@ -401,14 +403,14 @@ class Import:
         exchange.files = tuple(dict.fromkeys(record.files))
         exchange.recalled_ids = tuple(_valid_id(one, _ITEM_ID) for one in record.recalled_ids)
         exchange = self._sanitizer.exchange(exchange)
-        key = exchanges.add(self._db, self._key, exchange)
-        self._db.executemany(
+        key = exchanges.add(self._tx, self._key, exchange)
+        self._tx.executemany(
             "UPDATE file SET exchange = ? WHERE conversation = ? AND id = ?",
             [(key, self._key, number) for number in exchange.files],
         )
-        exchanges.write(self._db, key, exchange)
+        exchanges.write(self._tx, key, exchange)
         if not is_run:
-            exchanges.index(self._db, key, exchange, self._target)
+            exchanges.index(self._tx, key, exchange, self._target)
             self._counts["messages"] += rows.exchange_columns(exchange)["messages"]
 
     def _message_id(self, given: str) -> str:
@@ -433,19 +435,19 @@ class Import:
         item = self._sanitizer.item(Item(**_fields(record) | ids))
         if self._exists("item", item.id):
             return
-        key, conversation = items.write(self._db, self._staging, self._target, item)
-        users.check_quota(self._db, self._target, "text", conversation=conversation, hidden=self._staging)
+        key, conversation = items.write(self._tx, self._staging, self._target, item)
+        users.check_quota(self._tx, self._target, "text", conversation=conversation, hidden=self._staging)
         self._counts["facts" if item.kind == "fact" else "memories"] += 1
         if record.last is None or item.conversation_id is None:
             return
-        row = self._db.execute(  # the conversation that it summarizes: imported, or existing without a summary
+        row = self._tx.execute(  # the conversation that it summarizes: imported, or existing without a summary
             "SELECT c.user, c.key, e.key FROM conversation c JOIN exchange e "
             "ON e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
             "WHERE c.user IN (?, ?) AND c.id = ? AND e.question_id = ? AND c.memory IS NULL",
             (self._staging, self._target, item.conversation_id, _valid_id(record.last, _ID)),
         ).fetchone()
         if row is not None and row[0] == self._staging:
-            exchanges.set_summary(self._db, row[1], key, row[2])
+            exchanges.set_summary(self._tx, row[1], key, row[2])
         elif row is not None:
             self._summaries.append((key, row[1], row[2]))
 
@@ -456,7 +458,7 @@ class Import:
         times = {name: getattr(record, name) for name in ("created", "changed", "next_run", "start")}
         self._check_times(**times)
         task_id = record.id if _TASK_ID.fullmatch(record.id) else _stable_task_id(record.id)
-        owner = self._db.execute("SELECT user FROM task WHERE id = ?", (task_id,)).fetchone()
+        owner = self._tx.execute("SELECT user FROM task WHERE id = ?", (task_id,)).fetchone()
         if owner is not None and owner[0] not in (self._target, self._staging):
             task_id = _stable_task_id(f"{self._user}\0{task_id}")
         if self._exists("task", task_id):
@@ -481,13 +483,13 @@ class Import:
         elif not task.has_ended:
             reason = task.reason or "imported before it had finished"
             task = msgspec.structs.replace(task, state="canceled", next_run=None, reason=reason)
-        tasks.insert(self._db, self._staging, task)
+        tasks.insert(self._tx, self._staging, task)
         self._work[record.work_id] = task
         self._counts["tasks"] += 1
 
     def _exists(self, table: str, name: str) -> bool:
         query = f"SELECT 1 FROM {table} WHERE user IN (?, ?) AND id = ?"
-        return self._db.execute(query, (self._staging, self._target, name)).fetchone() is not None
+        return self._tx.execute(query, (self._staging, self._target, name)).fetchone() is not None
 
     def _check_conversation(self, conversation: str) -> None:
         if conversation != self._conversation:

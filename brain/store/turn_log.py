@@ -10,7 +10,6 @@ New events of all turns go to the end of the log, so that one write of many turn
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any, NamedTuple
 
 from brain.errors import BadRequest
@@ -18,6 +17,7 @@ from brain.messages import Exchange, Text
 from brain.store import connection, exchanges, rows
 from brain.store.database import Database
 from brain.store.rows import SECOND
+from brain.store.tx import Tx
 
 LEASE = 15 * SECOND
 COMMAND_LIFE = 60 * SECOND
@@ -134,21 +134,11 @@ class TurnLog:
     """The turns of all processes that share one file.
 
     Args:
-        owner: a unique name of this process.
-        now: returns microseconds since 1970.
         interrupt: marks an exchange as interrupted, by its key.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        owner: str,
-        now: Callable[[], int],
-        interrupt: Callable[[sqlite3.Connection, int], None],
-    ) -> None:
+    def __init__(self, database: Database, interrupt: Callable[[Tx, int], None]) -> None:
         self._database = database
-        self._owner = owner
-        self._now = now
         self._interrupt = interrupt
         self._closing = ExitStack()
         self._watcher: sqlite3.Connection | None = None
@@ -179,8 +169,8 @@ class TurnLog:
         Raises:
             StoreError: the write failed.
         """
-        query = "INSERT OR IGNORE INTO process (owner) VALUES (?)"
-        await self._database.write(lambda db: db.execute(query, (self._owner,)) and None, durable=False)
+        query = "INSERT INTO process (owner) VALUES (?) ON CONFLICT DO NOTHING"
+        await self._database.write_unsynced(_execute, query, (self._database.process,))
 
     async def unregister(self) -> None:
         """Undo `register`.
@@ -189,7 +179,7 @@ class TurnLog:
             StoreError: the write failed.
         """
         query = "DELETE FROM process WHERE owner = ?"
-        await self._database.write(lambda db: db.execute(query, (self._owner,)) and None, durable=False)
+        await self._database.write_unsynced(_execute, query, (self._database.process,))
 
     async def write(self, progress: Sequence[TurnProgress], forgotten: Sequence[str]) -> None:
         """Write new data of this process's turns, and delete turns.
@@ -197,8 +187,7 @@ class TurnLog:
         Raises:
             StoreError: the write failed.
         """
-        write = partial(_write, owner=self._owner, now=self._now(), progress=progress, forgotten=forgotten)
-        await self._database.write(write, durable=False)
+        await self._database.write_unsynced(_write, progress, forgotten)
 
     async def find(self, turn_id: str) -> StoredTurn | None:
         """Return a turn by its ID."""
@@ -220,7 +209,7 @@ class TurnLog:
 
     async def _find(self, source: str, *values: str) -> StoredTurn | None:
         query = f"SELECT {_COLUMNS} FROM {source}"
-        row = await self._database.read(lambda db: db.execute(query, values).fetchone())
+        row = await self._database.read(lambda tx: tx.execute(query, values).fetchone())
         return None if row is None else _stored_turn(row)
 
     async def read_news(self, after_command: int, followed: Mapping[str, int], sent: Sequence[int]) -> News:
@@ -231,31 +220,37 @@ class TurnLog:
             followed: turns to read, with the number of their last known event.
             sent: keys of commands without an answer so far.
         """
-        read = partial(_news, owner=self._owner, after_command=after_command, followed=followed, sent=sent)
-        return await self._database.read(read)
+        return await self._database.read(_news, after_command, followed, sent)
 
     async def add_command(self, turn_id: str, data: bytes, *, is_answered: bool = True) -> int:
         """Leave a command for the process that runs a turn; return its key."""
-        row = turn_id, None if is_answered else b"", self._owner, self._now(), data
-        query = "INSERT INTO turn_command (turn, answer, asker, at, command) VALUES (?, ?, ?, ?, ?)"
-        return await self._database.write(lambda db: int(db.execute(query, row).lastrowid or 0), durable=False)
+        query = "INSERT INTO turn_command (turn, answer, asker, at, command) VALUES (?, ?, ?, ?, ?) RETURNING key"
+
+        def add(tx: Tx) -> int:
+            row = turn_id, None if is_answered else b"", tx.process, tx.now, data
+            return int(tx.execute(query, row).fetchone()[0])
+
+        return await self._database.write_unsynced(add)
 
     async def add_answers(self, answers: Mapping[int, bytes]) -> None:
         """Answer commands by their keys."""
         values = [(answer, key) for key, answer in answers.items()]
         query = "UPDATE turn_command SET answer = ? WHERE key = ? AND answer IS NULL"
-        await self._database.write(lambda db: db.executemany(query, values) and None, durable=False)
+        await self._database.write_unsynced(lambda tx: tx.executemany(query, values) and None)
 
     async def leave(self, turn_id: str, last_received: int) -> None:
         """Record the last event that a reader of another process's turn received."""
         query = "UPDATE turn SET last_received = max(last_received, ?) WHERE id = ?"
-        await self._database.write(lambda db: db.execute(query, (last_received, turn_id)) and None, durable=False)
+        await self._database.write_unsynced(_execute, query, (last_received, turn_id))
 
     async def renew_leases(self) -> None:
         """Renew the leases of this process, and shorten leases that are too long, see `find_expired`."""
         query = "UPDATE turn INDEXED BY turn_running SET until = ? WHERE ended IS NULL AND (owner = ? OR until > ?)"
-        until = self._now() + LEASE
-        await self._database.write(lambda db: db.execute(query, (until, self._owner, until)) and None, durable=False)
+
+        def renew(tx: Tx) -> None:
+            tx.execute(query, (tx.now + LEASE, tx.process, tx.now + LEASE))
+
+        await self._database.write_unsynced(renew)
 
     async def find_expired(self) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
         """Find turns whose lease expired.
@@ -264,80 +259,81 @@ class TurnLog:
             These turns, each with the number of its last event; and whether a lease ends later than a new one would,
             because a wrong clock made it.
         """
-        owner, now = self._owner, self._now()
         last = "SELECT coalesce(max(l.last), 0) FROM turn_log l WHERE l.turn = t.key"
         running = "FROM turn t INDEXED BY turn_running WHERE t.ended IS NULL"
 
-        def read(db: sqlite3.Connection) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
+        def read(tx: Tx) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
             query = f"SELECT {_COLUMNS}, ({last}) {running} AND t.owner <> ? AND t.until < ?"
-            found = db.execute(query, (owner, now)).fetchall()
-            too_long = db.execute(f"SELECT 1 {running} AND t.until > ? LIMIT 1", (now + LEASE,)).fetchone()
+            found = tx.execute(query, (tx.process, tx.now)).fetchall()
+            too_long = tx.execute(f"SELECT 1 {running} AND t.until > ? LIMIT 1", (tx.now + LEASE,)).fetchone()
             return [(_stored_turn(row), number) for *row, number in found], too_long is not None
 
         return await self._database.read(read)
 
     async def end_expired(self, turn: StoredTurn, last: Frames, report: str) -> None:
         """End a turn of a process that is gone, unless another process did so first."""
-        owner, now = self._owner, self._now()
 
-        def write(db: sqlite3.Connection) -> None:
-            row = db.execute(
+        def write(tx: Tx) -> None:
+            row = tx.execute(
                 "UPDATE turn SET owner = ?, ended = ?, report = ? WHERE id = ? AND owner = ? AND ended IS NULL "
                 "AND until < ? RETURNING key, exchange",
-                (owner, now, report, turn.id, turn.owner, now),
+                (tx.process, tx.now, report, turn.id, turn.owner, tx.now),
             ).fetchone()
             if row is None:
                 return
             key, exchange = row
             query = "INSERT INTO turn_log (turn, first, last, frames, text) VALUES (?, ?, ?, ?, '')"
-            db.execute(query, (key, *last))
-            if db.execute("SELECT 1 FROM exchange WHERE key = ? AND outcome = ''", (exchange,)).fetchone() is not None:
-                self._interrupt(db, exchange)
+            tx.execute(query, (key, *last))
+            if tx.execute("SELECT 1 FROM exchange WHERE key = ? AND outcome = ''", (exchange,)).fetchone() is not None:
+                self._interrupt(tx, exchange)
 
-        await self._database.write(write, durable=False)
+        await self._database.write_unsynced(write)
 
     async def sweep(self, seconds: float) -> None:
         """Delete turns of any process that ended `seconds` ago, and old commands."""
-        now = self._now()
-        values = {"before": now - round(seconds * SECOND), "commands_before": now - COMMAND_LIFE}
         conditions = {"turn": _OVER, "turn_command": "at < :commands_before"}
         exists = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {where})" for table, where in conditions.items())
 
-        def delete(db: sqlite3.Connection) -> None:
+        def values(tx: Tx) -> Mapping[str, int]:
+            return {"before": tx.now - round(seconds * SECOND), "commands_before": tx.now - COMMAND_LIFE}
+
+        def delete(tx: Tx) -> None:
             for table, where in conditions.items():
-                db.execute(f"DELETE FROM {table} WHERE {where}", values)
+                tx.execute(f"DELETE FROM {table} WHERE {where}", values(tx))
 
-        if (await self._database.read(lambda db: db.execute(f"SELECT {exists}", values).fetchone()))[0]:
-            await self._database.write(delete, durable=False)
+        if (await self._database.read(lambda tx: tx.execute(f"SELECT {exists}", values(tx)).fetchone()))[0]:
+            await self._database.write_unsynced(delete)
 
 
-def begin(db: sqlite3.Connection, turn: NewTurn, owner: str, now: int) -> int:
+def _execute(tx: Tx, query: str, values: Sequence[Any]) -> None:
+    tx.execute(query, values)
+
+
+def begin(tx: Tx, turn: NewTurn) -> int:
     """Insert a turn in the transaction that stores its question; return its key.
 
     Raises:
         RequestTaken: the user began another turn with the same request ID.
     """
-    try:
-        row = db.execute(
-            "INSERT INTO turn (id, user, conversation, request, options, is_replayable, owner, started, until) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (turn.id, turn.user or "", *turn[2:], owner, now, now + LEASE),
-        )
-    except sqlite3.IntegrityError:
+    row = tx.execute(
+        "INSERT INTO turn (id, user, conversation, request, options, is_replayable, owner, started, until) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING key",
+        (turn.id, turn.user or "", *turn[2:], tx.process, tx.now, tx.now + LEASE),
+    ).fetchone()
+    if row is None:
         message = "Another turn with this `request_id` is starting. Try again."
-        raise RequestTaken(message, "request_id", code="busy", status=409) from None
-    assert row.lastrowid is not None
-    return row.lastrowid
+        raise RequestTaken(message, "request_id", code="busy", status=409)
+    return int(row[0])
 
 
-def set_exchange(db: sqlite3.Connection, turn: int, exchange: int) -> None:
+def set_exchange(tx: Tx, turn: int, exchange: int) -> None:
     """Link a turn to its exchange. The exchange has the key of the turn."""
-    db.execute("UPDATE turn SET exchange = ? WHERE key = ?", (exchange, turn))
+    tx.execute("UPDATE turn SET exchange = ? WHERE key = ?", (exchange, turn))
 
 
-def text_after_snapshot(db: sqlite3.Connection, exchange: int) -> str:
+def text_after_snapshot(tx: Tx, exchange: int) -> str:
     """Return the text in the log that the stored exchange lacks."""
-    found = db.execute(
+    found = tx.execute(
         "SELECT l.text FROM exchange e JOIN turn t ON t.key = e.turn AND t.exchange = e.key "
         "JOIN turn_log l ON l.turn = t.key AND l.first > t.snapshot_last WHERE e.key = ? ORDER BY l.first",
         (exchange,),
@@ -356,23 +352,23 @@ def add_text(exchange: Exchange, text: str) -> None:
         exchange.parts.append(Text(text, 1 if last is None else last.turn_pass + 1))
 
 
-def forget(db: sqlite3.Connection, user: str, conversation: int | None = None) -> None:
+def forget(tx: Tx, user: str, conversation: int | None = None) -> None:
     """Delete the turns of a user, or of one conversation by its key."""
     if conversation is None:
-        db.execute("DELETE FROM turn WHERE user = ?", (user,))
+        tx.execute("DELETE FROM turn WHERE user = ?", (user,))
     else:
         keys = "SELECT turn FROM exchange WHERE key BETWEEN ? AND ?"
-        db.execute(f"DELETE FROM turn WHERE user = ? AND key IN ({keys})", (user, *exchanges.span(conversation)))
+        tx.execute(f"DELETE FROM turn WHERE user = ? AND key IN ({keys})", (user, *exchanges.span(conversation)))
 
 
-def expire_all(db: sqlite3.Connection) -> None:
+def expire_all(tx: Tx) -> None:
     """End the leases of all turns, and forget commands and processes. Requires that no other process has the file open.
 
     The next process that runs turns ends those of the leases, so that clients which reconnect learn of it.
     """
-    db.execute("UPDATE turn SET until = 0 WHERE ended IS NULL")
+    tx.execute("UPDATE turn SET until = 0 WHERE ended IS NULL")
     for table in ("turn_command", "process"):
-        db.execute(f"DELETE FROM {table}")
+        tx.execute(f"DELETE FROM {table}")
 
 
 def _stored_turn(row: Sequence[Any]) -> StoredTurn:
@@ -380,50 +376,46 @@ def _stored_turn(row: Sequence[Any]) -> StoredTurn:
     return StoredTurn(turn_id, user or None, *more)
 
 
-def _write(
-    db: sqlite3.Connection, owner: str, now: int, progress: Sequence[TurnProgress], forgotten: Sequence[str]
-) -> None:
+def _write(tx: Tx, progress: Sequence[TurnProgress], forgotten: Sequence[str]) -> None:
     for one in progress:
         if one.exchange is None and one.frames is not None and one.frames.first == 1:
-            begin(db, one.turn, owner, now)
-    db.executemany(
+            begin(tx, one.turn)
+    tx.executemany(
         "INSERT INTO turn_log (turn, first, last, frames, text) "
         "SELECT key, ?, ?, ?, ? FROM turn WHERE id = ? AND owner = ?",
-        [(*one.frames, one.text, one.turn.id, owner) for one in progress if one.frames is not None],
+        [(*one.frames, one.text, one.turn.id, tx.process) for one in progress if one.frames is not None],
     )
     for one in progress:
         snapshot = one.snapshot if one.exchange is not None else None
         if snapshot is not None:
             query = "UPDATE exchange SET data = ? WHERE key = ? AND owner = ? AND outcome = ''"
-            db.execute(query, (rows.encode(snapshot), one.exchange, owner))
+            tx.execute(query, (rows.encode(snapshot), one.exchange, tx.process))
         last = None if one.frames is None or snapshot is None else one.frames.last
         if one.has_ended or one.report or last is not None or one.last_received:
-            db.execute(
+            tx.execute(
                 "UPDATE turn SET snapshot_last = coalesce(?, snapshot_last), last_received = max(last_received, ?), "
                 "ended = coalesce(ended, ?), report = coalesce(nullif(?, ''), report) WHERE id = ? AND owner = ?",
-                (last, one.last_received, now if one.has_ended else None, one.report, one.turn.id, owner),
+                (last, one.last_received, tx.now if one.has_ended else None, one.report, one.turn.id, tx.process),
             )
         if one.keep_from > 1:
             query = "DELETE FROM turn_log WHERE turn = (SELECT key FROM turn WHERE id = ? AND owner = ?) AND last < ?"
-            db.execute(query, (one.turn.id, owner, one.keep_from))
-    db.executemany("DELETE FROM turn WHERE id = ?", [(turn_id,) for turn_id in forgotten])
+            tx.execute(query, (one.turn.id, tx.process, one.keep_from))
+    tx.executemany("DELETE FROM turn WHERE id = ?", [(turn_id,) for turn_id in forgotten])
 
 
-def _news(
-    db: sqlite3.Connection, owner: str, after_command: int, followed: Mapping[str, int], sent: Sequence[int]
-) -> News:
-    commands = db.execute(
+def _news(tx: Tx, after_command: int, followed: Mapping[str, int], sent: Sequence[int]) -> News:
+    commands = tx.execute(
         "SELECT c.key, c.turn, c.command FROM turn_command c JOIN turn t ON t.id = c.turn "
         "WHERE c.key > ? AND t.owner = ? ORDER BY c.key",
-        (after_command, owner),
+        (after_command, tx.process),
     ).fetchall()
     answers = {}
     for key in sent:
-        row = db.execute("SELECT answer FROM turn_command WHERE key = ? AND answer IS NOT NULL", (key,)).fetchone()
+        row = tx.execute("SELECT answer FROM turn_command WHERE key = ? AND answer IS NOT NULL", (key,)).fetchone()
         if row is not None:
             answers[key] = row[0]
     is_running = "SELECT 1 FROM turn WHERE id = ? AND ended IS NULL"
-    ended = [turn_id for turn_id in followed if db.execute(is_running, (turn_id,)).fetchone() is None]
+    ended = [turn_id for turn_id in followed if tx.execute(is_running, (turn_id,)).fetchone() is None]
     query = (
         "SELECT l.first, l.last, l.frames FROM turn t JOIN turn_log l ON l.turn = t.key AND l.first > ? "
         "WHERE t.id = ? ORDER BY l.first"
@@ -431,7 +423,7 @@ def _news(
     frames = {
         turn_id: [Frames(*row) for row in found]
         for turn_id, last in followed.items()
-        if (found := db.execute(query, (last, turn_id)).fetchall())
+        if (found := tx.execute(query, (last, turn_id)).fetchall())
     }
-    has_peers = db.execute("SELECT 1 FROM process WHERE owner <> ?", (owner,)).fetchone() is not None
+    has_peers = tx.execute("SELECT 1 FROM process WHERE owner <> ?", (tx.process,)).fetchone() is not None
     return News([StoredCommand(*row) for row in commands], frames, answers, ended, has_peers)

@@ -4,12 +4,11 @@ In a file, a user over quota cannot store more. In memory, the least recently us
 those of the user who stores most, so that no user displaces the conversations of others.
 """
 
-import sqlite3
-
 from brain.errors import BadRequest
 from brain.messages import Counts
 from brain.store import exchanges
 from brain.store.connection import MIB
+from brain.store.tx import Tx
 
 MAX_CONVERSATION_BYTES = 64 * MIB
 MAX_USER_BYTES = 1024 * MIB
@@ -18,21 +17,21 @@ MAX_MEMORY_BYTES = 512 * MIB
 MAX_MEMORY_CONVERSATIONS = 1000
 
 
-def find(db: sqlite3.Connection, user: str) -> int | None:
+def find(tx: Tx, user: str) -> int | None:
     """Return the key of a user; None if the user has no data."""
-    row = db.execute("SELECT key FROM user WHERE name = ?", (user,)).fetchone()
+    row = tx.execute("SELECT key FROM user WHERE name = ?", (user,)).fetchone()
     return None if row is None else int(row[0])
 
 
-def add(db: sqlite3.Connection, user: str) -> int:
+def add(tx: Tx, user: str) -> int:
     """Return the key of a user, adding the user if needed."""
-    key = find(db, user)
-    return exchanges.insert(db, "user", {"name": user}) if key is None else key
+    key = find(tx, user)
+    return exchanges.insert(tx, "user", {"name": user}) if key is None else key
 
 
-def names(db: sqlite3.Connection) -> list[str]:
+def names(tx: Tx) -> list[str]:
     """Return the names of users with data or preferences."""
-    found = db.execute(
+    found = tx.execute(
         "SELECT name FROM user u WHERE hidden = 0 AND (NOT recalls OR EXISTS (SELECT 1 FROM conversation WHERE "
         "user = u.key) OR EXISTS (SELECT 1 FROM item WHERE user = u.key) "
         "OR EXISTS (SELECT 1 FROM task WHERE user = u.key)) ORDER BY name"
@@ -40,49 +39,54 @@ def names(db: sqlite3.Connection) -> list[str]:
     return [name for (name,) in found]
 
 
-def note_private_data(db: sqlite3.Connection, user: int) -> None:
+def note_private_data(tx: Tx, user: int) -> None:
     """Record that a turn of a user read private data, which its answer may repeat."""
-    db.execute("UPDATE user SET private_data = 1 WHERE key = ? AND private_data = 0", (user,))
+    tx.execute("UPDATE user SET private_data = 1 WHERE key = ? AND private_data = 0", (user,))
 
 
-def has_private_data(db: sqlite3.Connection, user: int | None) -> bool:
+def has_private_data(tx: Tx, user: int | None) -> bool:
     """Return whether a turn of a user has read private data, or memory has some to read."""
     query = "SELECT private_data OR EXISTS (SELECT 1 FROM item WHERE user = u.key) FROM user u WHERE key = ?"
-    row = db.execute(query, (user,)).fetchone()
+    row = tx.execute(query, (user,)).fetchone()
     return row is not None and bool(row[0])
 
 
-def recalls(db: sqlite3.Connection, user: str) -> bool:
+def recalls(tx: Tx, user: str) -> bool:
     """Return whether recall is on for the user."""
-    row = db.execute("SELECT recalls FROM user WHERE name = ?", (user,)).fetchone()
+    row = tx.execute("SELECT recalls FROM user WHERE name = ?", (user,)).fetchone()
     return row is None or bool(row[0])
 
 
-def set_recalls(db: sqlite3.Connection, user: str, on: bool) -> None:
+def set_recalls(tx: Tx, user: str, on: bool) -> None:
     """Turn recall on or off for the user."""
-    db.execute("UPDATE user SET recalls = ? WHERE key = ?", (on, add(db, user)))
+    tx.execute("UPDATE user SET recalls = ? WHERE key = ?", (on, add(tx, user)))
 
 
-def count(db: sqlite3.Connection, user: int | None) -> Counts:
+def count(tx: Tx, user: str) -> Counts:
     """Return the counts of a user's data."""
-    ((conversations, messages),) = db.execute(
+    return count_rows(tx, find(tx, user))
+
+
+def count_rows(tx: Tx, user: int | None) -> Counts:
+    """Return the counts of a user's data, by the key of the user."""
+    ((conversations, messages),) = tx.execute(
         f"SELECT count(*), coalesce(sum(messages), 0) FROM conversation c WHERE user = ? AND {exchanges.IS_LISTED}",
         (user,),
     )
     query = "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.user = ?"
-    ((files,),) = db.execute(f"{query} AND {exchanges.IS_LISTED}", (user,))
-    ((tasks,),) = db.execute("SELECT count(*) FROM task WHERE user = ?", (user,))
-    items = dict(db.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (user,)).fetchall())
+    ((files,),) = tx.execute(f"{query} AND {exchanges.IS_LISTED}", (user,))
+    ((tasks,),) = tx.execute("SELECT count(*) FROM task WHERE user = ?", (user,))
+    items = dict(tx.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (user,)).fetchall())
     return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0), tasks)
 
 
-def check_conversation(db: sqlite3.Connection, conversation: int, field: str) -> None:
+def check_conversation(tx: Tx, conversation: int, field: str) -> None:
     """Check the size of a conversation.
 
     Raises:
         BadRequest: `too_large`, it is over the limit.
     """
-    ((size,),) = db.execute("SELECT bytes FROM conversation WHERE key = ?", (conversation,))
+    ((size,),) = tx.execute("SELECT bytes FROM conversation WHERE key = ?", (conversation,))
     if size > MAX_CONVERSATION_BYTES:
         message = (
             f"This conversation and its files have {-(-size // MIB)} MiB; "
@@ -91,9 +95,7 @@ def check_conversation(db: sqlite3.Connection, conversation: int, field: str) ->
         raise BadRequest(message, field, code="too_large", status=413)
 
 
-def check_quota(
-    db: sqlite3.Connection, user: int, field: str, *, conversation: int | None = None, hidden: int | None = None
-) -> None:
+def check_quota(tx: Tx, user: int, field: str, *, conversation: int | None = None, hidden: int | None = None) -> None:
     """Check the quota of a user. In memory, old conversations make room first.
 
     Args:
@@ -104,55 +106,48 @@ def check_quota(
         BadRequest: `too_large`, the quota is exceeded.
     """
     most = MAX_USER_BYTES
-    has_no_file = is_in_memory(db)
-    if has_no_file:
-        make_room(db, user, conversation)
+    if tx.is_in_memory:
+        make_room(tx, user, conversation)
         most = MAX_MEMORY_USER_BYTES
-    if _size(db, user) + (0 if hidden is None else _size(db, hidden)) > most:
+    if _size(tx, user) + (0 if hidden is None else _size(tx, hidden)) > most:
         sentence = f"The storage limit of {most // MIB} MiB per user is reached. Delete conversations or files."
         raise BadRequest(sentence, field, code="too_large", status=413)
-    if has_no_file and _total_size(db) > MAX_MEMORY_BYTES:
+    if tx.is_in_memory and _total_size(tx) > MAX_MEMORY_BYTES:
         message = f"The server's storage limit of {MAX_MEMORY_BYTES // MIB} MiB in memory is reached."
         raise BadRequest(message, field, code="too_large", status=413)
 
 
-def is_in_memory(db: sqlite3.Connection) -> bool:
-    """Return whether the database is in memory."""
-    ((_, _, file), *_) = db.execute("PRAGMA database_list")
-    return not file
-
-
-def make_room(db: sqlite3.Connection, user: int, conversation: int | None) -> None:
+def make_room(tx: Tx, user: int, conversation: int | None) -> None:
     """Delete the conversations not used for longest while there is too much; not this one, nor one that runs."""
-    while _size(db, user) > MAX_MEMORY_USER_BYTES and _delete_oldest(db, conversation, user):
+    while _size(tx, user) > MAX_MEMORY_USER_BYTES and _delete_oldest(tx, conversation, user):
         pass
     limit = MAX_MEMORY_CONVERSATIONS  # over the limit, delete several at once: finding the largest users is slow
-    while (users := _largest_users(db, limit)) and any(_delete_oldest(db, conversation, one) for one in users):
+    while (users := _largest_users(tx, limit)) and any(_delete_oldest(tx, conversation, one) for one in users):
         limit = MAX_MEMORY_CONVERSATIONS - MAX_MEMORY_CONVERSATIONS // 50
 
 
-def _size(db: sqlite3.Connection, user: int) -> int:
-    ((size,),) = db.execute("SELECT bytes FROM user WHERE key = ?", (user,))
+def _size(tx: Tx, user: int) -> int:
+    ((size,),) = tx.execute("SELECT bytes FROM user WHERE key = ?", (user,))
     return int(size)
 
 
-def _total_size(db: sqlite3.Connection) -> int:
-    ((size,),) = db.execute("SELECT sum(bytes) FROM user")
+def _total_size(tx: Tx) -> int:
+    ((size,),) = tx.execute("SELECT sum(bytes) FROM user")
     return int(size)
 
 
-def _largest_users(db: sqlite3.Connection, max_conversations: int) -> list[int]:
+def _largest_users(tx: Tx, max_conversations: int) -> list[int]:
     """Return the users by size, or by number of conversations, whichever is over the limit; none if neither is."""
-    if _total_size(db) > MAX_MEMORY_BYTES:
+    if _total_size(tx) > MAX_MEMORY_BYTES:
         query = "SELECT key FROM user ORDER BY bytes DESC"
-    elif db.execute("SELECT count(*) FROM conversation").fetchone()[0] > max_conversations:
+    elif tx.execute("SELECT count(*) FROM conversation").fetchone()[0] > max_conversations:
         query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(used)"
     else:
         return []
-    return [user for (user,) in db.execute(query).fetchall()]
+    return [user for (user,) in tx.execute(query).fetchall()]
 
 
-def _delete_oldest(db: sqlite3.Connection, conversation: int | None, user: int) -> bool:
+def _delete_oldest(tx: Tx, conversation: int | None, user: int) -> bool:
     """Delete the oldest conversation of a user; return False if turns or tasks use all of them."""
     active = "FROM task WHERE user = :user AND is_active = 1"
     used = f"SELECT conversation {active} UNION ALL SELECT 'work' || substr(id, 5) {active}"
@@ -161,7 +156,7 @@ def _delete_oldest(db: sqlite3.Connection, conversation: int | None, user: int) 
         f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION}) AND id NOT IN ({used}) "
         "ORDER BY used, key LIMIT 1"
     )
-    oldest = db.execute(query, {"conversation": conversation, "user": user}).fetchone()
+    oldest = tx.execute(query, {"conversation": conversation, "user": user}).fetchone()
     if oldest is not None:
-        exchanges.remove_conversation(db, oldest[0])
+        exchanges.remove_conversation(tx, oldest[0])
     return oldest is not None

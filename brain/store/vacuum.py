@@ -11,13 +11,13 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable
 from functools import partial
 
 from brain.errors import StoreError
 from brain.store import hidden
 from brain.store.connection import BUSY_SECONDS
 from brain.store.database import Database
+from brain.store.tx import Tx
 
 SWEEP_SECONDS = 5.0
 REST = 20
@@ -32,15 +32,10 @@ log = logging.getLogger("brain")
 
 
 class Vacuum:
-    """Removes traces from one file. The file records pending work, so that any process can continue it.
+    """Removes traces from one file. The file records pending work, so that any process can continue it."""
 
-    Args:
-        now: microseconds since 1970.
-    """
-
-    def __init__(self, database: Database, now: Callable[[], int]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._now = now
 
     async def sweep_forever(self) -> None:
         """Sweep every few seconds."""
@@ -67,14 +62,13 @@ class Vacuum:
         """
         until = time.monotonic() + seconds
         try:
-            for user in await self._database.read(lambda db: hidden.removable(db, self._now())):
+            for user in await self._database.read(hidden.removable):
                 await self.remove(user, until)
-            row = await self._database.read(
-                lambda db: db.execute("SELECT removed FROM leftover WHERE removed > swept").fetchone()
-            )
+            query = "SELECT removed FROM leftover WHERE removed > swept"
+            row = await self._database.read(lambda tx: tx.execute(query).fetchone())
             if row is not None and await self._merge(until) and await self._empty_log(PATIENCE_SECONDS):
-                query = "UPDATE leftover SET swept = max(swept, ?)"
-                await self._database.write(lambda db: db.execute(query, row), durable=False)
+                update = "UPDATE leftover SET swept = max(swept, ?)"
+                await self._database.write_unsynced(lambda tx: tx.execute(update, row) and None)
         except StoreError as error:
             log.warning("traces of deleted data cannot be removed: %s", error)
 
@@ -84,7 +78,7 @@ class Vacuum:
         Raises:
             StoreError: traces are left, because the disk is full or the file is in use.
         """
-        for user in await self._database.read(lambda db: hidden.removable(db, self._now())):
+        for user in await self._database.read(hidden.removable):
             await self.remove(user)
         await self._merge(math.inf)
         await self._database.run_outside(_rewrite_file)
@@ -95,7 +89,7 @@ class Vacuum:
         """Merge the indexes, which removes deleted words; return whether it finished in time."""
         for index in ("exchange_words", "item_words"):
             pages = -PAGES  # a negative number starts a full merge, a positive one continues it
-            while await self._database.write(partial(_merge_some, index=index, pages=pages), durable=False):
+            while await self._database.write_unsynced(_merge_some, index, pages):
                 pages = PAGES
                 if time.monotonic() >= until:
                     return False
@@ -115,11 +109,13 @@ class Vacuum:
         return await self._database.run_outside(empty)
 
 
-def _merge_some(db: sqlite3.Connection, index: str, pages: int) -> bool:
+def _merge_some(tx: Tx, index: str, pages: int) -> bool:
     """Merge some pages of an index; return whether FTS5 merged anything, which its change count shows."""
-    before = db.total_changes
-    db.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)", (pages,))
-    return db.total_changes - before >= 2
+    query = "SELECT total_changes()"
+    ((before,),) = tx.execute(query)
+    tx.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)", (pages,))
+    ((after,),) = tx.execute(query)
+    return bool(after - before >= 2)
 
 
 def _rewrite_file(db: sqlite3.Connection) -> None:

@@ -1,7 +1,6 @@
 """Stores embeddings of items, and finds the nearest."""
 
 import math
-import sqlite3
 import struct
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +10,7 @@ from operator import mul
 
 from brain.messages import Item, ItemEmbedding, Kind, Query
 from brain.store import items, rows, users
+from brain.store.tx import Tx
 
 RESCORED = 100
 """Candidates by sign bits whose full vectors are compared."""
@@ -28,14 +28,14 @@ class SignCache:
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[int, str], tuple[int, Signs]] = OrderedDict()
 
-    def get(self, db: sqlite3.Connection, user: int, model: str) -> Signs:
+    def get(self, tx: Tx, user: int, model: str) -> Signs:
         """Return the signs of a user's vectors of one model."""
-        ((revision,),) = db.execute("SELECT revision FROM user WHERE key = ?", (user,))
+        ((revision,),) = tx.execute("SELECT revision FROM user WHERE key = ?", (user,))
         cached = self._cache.get((user, model))
         if cached is None or cached[0] != revision:
             signs: dict[str, dict[int, int]] = {}
             query = "SELECT item, kind, signs FROM vector WHERE user = ? AND model = ?"
-            for item, kind, bits in db.execute(query, (user, model)):
+            for item, kind, bits in tx.execute(query, (user, model)):
                 signs.setdefault(kind, {})[item] = int.from_bytes(bits, "little")
             cached = revision, signs
         self._cache[user, model] = cached
@@ -46,22 +46,22 @@ class SignCache:
 
 
 def search(
-    db: sqlite3.Connection, cache: SignCache, user: str, query: Query, kinds: Collection[Kind], limit: int
+    tx: Tx, user: str, query: Query, kinds: Collection[Kind], limit: int, cache: SignCache
 ) -> list[tuple[Item, float, float]]:
     """Return the items with the nearest vectors, their cosine similarity and its z-score, nearest first.
 
     The z-score is relative to the cosines of the item to unrelated messages.
     """
-    number = users.find(db, user)
+    number = users.find(tx, user)
     if number is None:
         return []
     vector = _normalise(query.vector)
     signs = int.from_bytes(_signs(vector), "little")
-    cached = cache.get(db, number, query.model)
+    cached = cache.get(tx, number, query.model)
     distances = (((other ^ signs).bit_count(), key) for kind in kinds for key, other in cached.get(kind, {}).items())
     keys = [key for _, key in nsmallest(max(limit, RESCORED), distances)]
     marks = ", ".join("?" * len(keys))
-    found = db.execute(
+    found = tx.execute(
         f"SELECT item, value FROM vector WHERE user = ? AND model = ? AND item IN ({marks})",
         (number, query.model, *keys),
     )
@@ -74,17 +74,17 @@ def search(
         mean, spread = _STATISTICS.unpack_from(values[key], stored.size)
         return float((cosines[key] - mean) / spread)
 
-    return [(item, cosines[key], z_score(key)) for key, item in items.of_keys(db, number, nearest)]
+    return [(item, cosines[key], z_score(key)) for key, item in items.of_keys(tx, number, nearest)]
 
 
-def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, Item]]:
+def lacking(tx: Tx, model: str, limit: int) -> list[tuple[str, Item]]:
     """Return items without a vector of this model, each with its user, newest first.
 
     `item.embedded` holds the model of the newest vector, so that the index skips items of this model.
     """
     found: list[tuple[str, Item]] = []
     for clause in ("i.embedded = ''", "i.embedded > '' AND i.embedded < :model", "i.embedded > :model"):
-        some = db.execute(
+        some = tx.execute(
             f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user "
             f"WHERE {clause} AND u.hidden = 0 "
             "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = :model) "
@@ -96,10 +96,10 @@ def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, I
     return found
 
 
-def write(db: sqlite3.Connection, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedding]]) -> None:
+def write(tx: Tx, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedding]]) -> None:
     """Store embeddings as (user, item ID, embedded text, embedding). Items whose text changed are skipped."""
     for user, item_id, text, embedding in embedded:
-        row = db.execute(
+        row = tx.execute(
             "SELECT i.key, i.user, i.kind FROM item i JOIN user u ON u.key = i.user "
             "WHERE u.name = ? AND i.id = ? AND i.text = ?",
             (user, item_id, text),
@@ -107,11 +107,12 @@ def write(db: sqlite3.Connection, model: str, embedded: Sequence[tuple[str, str,
         if row is not None:
             value = _normalise(embedding.vector)
             statistics = _STATISTICS.pack(embedding.mean, embedding.spread)
-            db.execute(
-                "INSERT OR REPLACE INTO vector (item, user, kind, model, signs, value) VALUES (?, ?, ?, ?, ?, ?)",
+            tx.execute(
+                "INSERT INTO vector (item, user, kind, model, signs, value) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (item, model) DO UPDATE SET signs = excluded.signs, value = excluded.value",
                 (*row, model, _signs(value), struct.pack(f"<{len(value)}e", *value) + statistics),
             )
-            db.execute("UPDATE item SET embedded = ? WHERE key = ?", (model, row[0]))
+            tx.execute("UPDATE item SET embedded = ? WHERE key = ?", (model, row[0]))
 
 
 def _normalise(vector: Sequence[float]) -> Sequence[float]:

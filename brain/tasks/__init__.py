@@ -1,6 +1,5 @@
 """Background tasks of all users: created, listed, changed and canceled by people and models."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from copy import copy
 from datetime import datetime
@@ -11,8 +10,10 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Marks
 from brain.settings import Settings
-from brain.store.sqlite import SQLite
+from brain.store import tasks
+from brain.store.store import DeferredStore, Store
 from brain.store.tasks import DayLimits
+from brain.store.tx import Tx
 from brain.task import (
     MAX_PROMPT,
     MAX_SUMMARY,
@@ -43,12 +44,12 @@ class Tasks:
 
     def __init__(
         self,
-        store: SQLite,
+        store: Store,
         settings: Settings,
         now: Callable[[], datetime],
         check_private: Callable[[ProfileName], None] = lambda profile: None,
     ) -> None:
-        self.store = store.tasks
+        self.store: Store | DeferredStore = store
         self._check_private = check_private
         self._settings = settings
         self.now = now
@@ -65,11 +66,12 @@ class Tasks:
         for listener in list(self._listeners.values()):
             listener()
 
-    def defer(self) -> tuple["Tasks", Sequence[Callable[[sqlite3.Connection], object]]]:
-        """Return tasks whose changes are only checked, and the list of these changes for `ReportEnd`."""
-        deferred, store = copy(self), self.store.defer()
+    def defer(self) -> tuple["Tasks", Sequence[Callable[[Tx], object]]]:
+        """Return tasks whose changes are only tried, and the list of these changes for `ReportEnd`."""
+        assert isinstance(self.store, Store)
+        deferred, store = copy(self), DeferredStore(self.store)
         deferred.store, deferred._listeners = store, {}
-        return deferred, store.actions
+        return deferred, store.writes
 
     def limits(self, user: str) -> DayLimits:
         """Return the daily limits of a user."""
@@ -135,9 +137,9 @@ class Tasks:
             BadRequest: `duplicate`, an active task is the same; `rate_limited`; or the conversation is private, and the
                 profile has a remote model.
         """
-        if new.conversation_id is not None and await self.store.is_private(user, new.conversation_id):
+        if new.conversation_id is not None and await self.store.read(tasks.is_private, user, new.conversation_id):
             self._check_private(new.profile)
-        task = await self.store.create(user, new, self.limits(user))
+        task = await self.store.write(tasks.create, user, new, self.limits(user))
         self.notify()
         return task
 
@@ -205,7 +207,7 @@ class Tasks:
                 changed = msgspec.structs.replace(changed, next_run=next_run)
             return changed
 
-        task = await self.store.change(user, task_id, edit)
+        task = await self.store.write(tasks.change, user, task_id, edit)
         self.notify()
         return task
 
@@ -228,32 +230,32 @@ class Tasks:
                 raise BadRequest(message, code="gone", status=409)
             return msgspec.structs.replace(task, state="pending", next_run=now)
 
-        task = await self.store.change(user, task_id, edit)
+        task = await self.store.write(tasks.change, user, task_id, edit)
         self.notify()
         return task
 
     async def cancel(self, user: str, task_id: str) -> tuple[CancelOutcome, Task | None]:
         """Cancel a task. Its model and its specialists stop within 100 ms, in whatever process it runs."""
-        outcome = await self.store.cancel(user, task_id)
+        outcome = await self.store.write(tasks.cancel, user, task_id)
         self.notify()
         return outcome
 
     async def cancel_all(self, user: str, conversation_id: str) -> list[str]:
         """Cancel the active tasks of a conversation; return where its tasks ran, as `brain.store.tasks.cancel_all`."""
-        work_ids = await self.store.cancel_all(user, conversation_id)
+        work_ids = await self.store.write(tasks.cancel_all, user, conversation_id)
         self.notify()
         return work_ids
 
     async def delete(self, user: str, task_id: str) -> bool:
         """Cancel and delete a task with its conversation; return whether it existed."""
-        await self.store.cancel(user, task_id)
-        existed = await self.store.remove(user, task_id)
+        await self.store.write(tasks.cancel, user, task_id)
+        existed = await self.store.write(tasks.remove, user, task_id)
         self.notify()
         return existed
 
     async def decide(self, user: str, task_id: str, call_id: str, approve: bool) -> Task:
         """Approve or decline a call that a task waits for; see `brain.store.tasks.decide`."""
-        task = await self.store.decide(user, task_id, call_id, approve)
+        task = await self.store.write(tasks.decide, user, task_id, call_id, approve)
         self.notify()
         return task
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from brain.errors import BadRequest, Refused
 from brain.messages import Marks
+from brain.store import tasks
 from brain.task import MAX_DEPTH, MAX_SUMMARY, CancelOutcome, NewTask, Origin, ProfileName, Task, Tell
 from brain.tasks import Tasks, schedule
 
@@ -109,7 +110,11 @@ class UserTasks:
 
     async def list_tasks(self, most: int = 20) -> Sequence[Task]:
         """See `TaskView.list_tasks`."""
-        found = [task for task in await self._tasks.store.list_tasks(self._user, limit=200) if self._can_read(task)]
+        found = [
+            task
+            for task in await self._tasks.store.read(tasks.list_tasks, self._user, limit=200)
+            if self._can_read(task)
+        ]
         return sorted(found, key=lambda task: task.changed, reverse=True)[:most]
 
     def _can_read(self, task: Task) -> bool:
@@ -120,7 +125,7 @@ class UserTasks:
         """See `TaskView.cancel`."""
         if not re.fullmatch("task[0-9a-z]{1,60}", task_id):
             return "invalid", None
-        existing = await self._tasks.store.find(self._user, task_id)
+        existing = await self._tasks.store.read(tasks.find, self._user, task_id)
         if existing is not None and not self._can_read(existing):
             return "not_found", None
         outcome, task = await self._tasks.cancel(self._user, task_id)
@@ -130,7 +135,7 @@ class UserTasks:
 
     async def summarize(self, task_id: str, summary: str) -> Task:
         """See `TaskView.summarize`."""
-        task = await self._tasks.store.find(self._user, task_id)
+        task = await self._tasks.store.read(tasks.find, self._user, task_id)
         if task is not None and self._can_read(task):
             marks = self.origin().marks
             task = await self._tasks.change(self._user, task_id, summary=summary[:MAX_SUMMARY], marks=marks)

@@ -69,7 +69,7 @@ OWN_FAILURES: Collection[CallCode] = ("failed", "refused", "timeout", "unavailab
 SEPARATOR = "\n\n"
 """Separates the text before an injected message from the text after it."""
 
-Store = Callable[[Exchange], Awaitable[str | None]]
+StoreExchange = Callable[[Exchange], Awaitable[str | None]]
 """Stores the exchange of a finished turn. Returns an error message for people, or None."""
 UseModel = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
 
@@ -128,7 +128,7 @@ class Turn:
         first_token: float | None = None,
         automatic: bool = True,
         approval_seconds: float = 600.0,
-        store: Store | None = None,
+        store: StoreExchange | None = None,
         memory: MemoryView | None = None,
         tasks: TaskView | None = None,
         checkpoint: Callable[[Exchange], Awaitable[None]] | None = None,

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from store_helpers import store_at
 
 from brain.assist.router import STORED, Previous, Router, digest, find_router, label_texts, learn
 from brain.assist.weights import Learned, Weights, read_shipped, unpack
 from brain.concurrency import MAX_ABANDONED_PER_NAME
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, from_schema
+from brain.store import server_data
 
 BENCH = Path(__file__).parent.parent / "bench"
 STALE = "Examples, descriptions or no_specialist.txt changed. Run: python tests/bench/router_weights.py"
@@ -60,42 +62,37 @@ def test_a_new_fit_chooses_the_same(included: list[Specialist[..., Any]]) -> Non
     assert differing == [], STALE
 
 
-class Values:
-    """Stored values."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    async def server_value(self, name: str) -> str | None:
-        return self.values.get(name)
-
-    async def set_server_value(self, name: str, value: str) -> None:
-        self.values[name] = value
-
-    @property
-    def learned(self) -> Learned:
-        return unpack(base64.b64decode(self.values[STORED]))
-
-
 def test_the_weights_of_others_are_stored_until_their_examples_change(included: list[Specialist[..., Any]]) -> None:
-    store, message = Values(), "trains from Paris to Lyon"
+    message = "trains from Paris to Lyon"
 
-    def choose(*examples: str) -> bool:
-        router = asyncio.run(find_router((*included, trains(*examples)), store))
-        return router.choose(message, ["trains"]) is not None
+    async def main() -> None:
+        async with store_at(None) as store:
 
-    assert choose(*EXAMPLES)
-    first = store.learned
-    assert [*first.classes] == ["trains"]
-    low = replace(first, weights=Weights(first.weights.scales, [-9.0], first.weights.rows))
-    store.values[STORED] = base64.b64encode(low.pack()).decode()
-    assert not choose(*EXAMPLES)  # a new start reads what is stored
-    assert choose(*EXAMPLES, "trains to Bonn")
-    assert store.learned.classes != first.classes
-    for damaged in ("x", "eJw=", base64.b64encode(replace(low, base="other").pack()).decode()):
-        store.values[STORED] = damaged
-        assert choose(*EXAMPLES)
-        assert store.learned == first
+            async def choose(*examples: str) -> bool:
+                router = await find_router((*included, trains(*examples)), store)
+                return router.choose(message, ["trains"]) is not None
+
+            async def learned() -> Learned:
+                stored = await store.read(server_data.server_value, STORED)
+                return unpack(base64.b64decode(stored or ""))
+
+            async def put(value: str) -> None:
+                await store.write(server_data.set_server_value, STORED, value)
+
+            assert await choose(*EXAMPLES)
+            first = await learned()
+            assert [*first.classes] == ["trains"]
+            low = replace(first, weights=Weights(first.weights.scales, [-9.0], first.weights.rows))
+            await put(base64.b64encode(low.pack()).decode())
+            assert not await choose(*EXAMPLES)  # a new start reads what is stored
+            assert await choose(*EXAMPLES, "trains to Bonn")
+            assert (await learned()).classes != first.classes
+            for damaged in ("x", "eJw=", base64.b64encode(replace(low, base="other").pack()).decode()):
+                await put(damaged)
+                assert await choose(*EXAMPLES)
+                assert await learned() == first
+
+    asyncio.run(main())
 
 
 def test_turns_that_do_not_wait_for_the_router_any_more_leave_no_thread() -> None:

@@ -26,7 +26,8 @@ from brain.messages import Chunk, Item, Kind, Message, Purpose
 from brain.models import AnyModel, open_models
 from brain.models.embedder import Embedder
 from brain.settings import Settings
-from brain.store.sqlite import SQLite
+from brain.store import items, vectors
+from brain.store.store import Store
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 HERE = Path(__file__).parent
@@ -163,11 +164,11 @@ async def _measure(name: str, row: str, model: Prepared | None, others: int, tab
     found = _read(name)
     questions, now = _questions(name), datetime.fromisoformat(found["now"])
     with tempfile.TemporaryDirectory() as folder:
-        store = SQLite(Path(folder) / "bench.db")
+        store = Store(Path(folder) / "bench.db")
         await store.open()
         try:
             for item in (*_others(others, now), *_items(found)):
-                await store.put(USER, item)
+                await store.write(items.put, USER, item)
             memory = Memory(store, tokens=TOKENS, rest_seconds=3600.0, now=lambda: now)
             await _ask(f"{row}: search, words", by_words(store), questions, tables)
             await _ask(f"{row}: recall, words", recalled(memory), questions, tables)
@@ -183,32 +184,37 @@ async def _measure(name: str, row: str, model: Prepared | None, others: int, tab
             await store.close()
 
 
-def by_words(store: SQLite) -> Way:
+def by_words(store: Store) -> Way:
     async def way(ask: str) -> Sequence[Item]:
-        return [item for item, _ in await store.search_words(USER, ask, kinds=KINDS, limit=LOOKED_AT)]
+        return [item for item, _ in await store.read(items.search, USER, ask, kinds=KINDS, limit=LOOKED_AT)]
 
     return way
 
 
-async def by_meaning(store: SQLite, model: Prepared) -> Way:
+async def by_meaning(store: Store, model: Prepared) -> Way:
     """Wait until all items have embeddings, which the background task makes."""
-    vectors = Embedder(model)
-    await vectors.run_check()
-    assert vectors.check is not None
-    assert vectors.relevance is not None
-    relevance = vectors.relevance
+    embedder = Embedder(model)
+    await embedder.run_check()
+    assert embedder.check is not None
+    assert embedder.relevance is not None
+    relevance = embedder.relevance
     for _ in range(VECTORS_SECONDS):
-        if not await store.without_vector(vectors.check.key, 1):
+        if not await store.search(vectors.lacking, embedder.check.key, 1):
             break
         await asyncio.sleep(1)
     else:
         raise SystemExit(f"{model.name} did not make all embeddings within {VECTORS_SECONDS} s.")
 
     async def way(ask: str) -> Sequence[Item]:
-        near = await vectors.embed_query(ask)
+        near = await embedder.embed_query(ask)
         assert near is not None
         near = replace(near, vector=relevance.center_message(near.vector))
-        return [item for item, *_ in await store.search_vectors(USER, near, kinds=KINDS, limit=LOOKED_AT)]
+        return [
+            item
+            for item, *_ in await store.read(
+                vectors.search, USER, near, kinds=KINDS, limit=LOOKED_AT, cache=store.signs
+            )
+        ]
 
     return way
 

@@ -27,7 +27,7 @@ from tables import Table, quantile
 from brain.runtime import import_sanitizer
 from brain.server import auth
 from brain.server.auth import KeyStore
-from brain.store.sqlite import SQLite
+from brain.store.store import Store
 
 FACTS = (10, 1_000, 30_000)
 TURNS_MEASURED = 40
@@ -189,8 +189,8 @@ def recall(folder: Path) -> Table:
     return table
 
 
-async def _filled(folder: Path, records: Iterable[dict[str, Any]]) -> SQLite:
-    store = SQLite(folder / "brain.db")
+async def _filled(folder: Path, records: Iterable[dict[str, Any]]) -> Store:
+    store = Store(folder / "brain.db")
     await store.open()
     await store.import_user("ada", records, import_sanitizer)
     return store
@@ -240,7 +240,7 @@ def search(folder: Path) -> Table:
             times = []
             for _ in range(TURNS_MEASURED):
                 began = time.perf_counter()
-                await store.conversations("ada", words=word())
+                await store.list_conversations("ada", words=word())
                 times.append((time.perf_counter() - began) * 1000)
             table.add(f"{count:,}", column, quantile(times, 0.5))
         await store.close()

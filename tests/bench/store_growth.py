@@ -18,7 +18,8 @@ from typing import Any
 
 from brain.messages import Exchange, ItemEmbedding, Kind, Query, Text
 from brain.runtime import import_sanitizer
-from brain.store.sqlite import SQLite
+from brain.store import conversations, items, vectors
+from brain.store.store import Store
 
 WORDS = 30_000
 CONVERSATIONS = 1000
@@ -55,7 +56,7 @@ def records(messages: int, facts: int) -> Iterator[dict[str, Any]]:
 async def main(messages: int = 100_000, facts: int = 10_000) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.db"
-        store = SQLite(path)
+        store = Store(path)
         await store.open()
         began = time.perf_counter()
         for user in ("ada", "eve"):
@@ -64,8 +65,10 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
             f"{messages} messages and {facts} facts of each of two users, taken in: {time.perf_counter() - began:.1f} s"
         )
         began = time.perf_counter()
-        while lacking := await store.without_vector("m", 1000):
-            await store.embed("m", [(user, item.id, item.text, ItemEmbedding(vector())) for user, item in lacking])
+        while lacking := await store.search(vectors.lacking, "m", 1000):
+            await store.write_unsynced(
+                vectors.write, "m", [(user, item.id, item.text, ItemEmbedding(vector())) for user, item in lacking]
+            )
         say(f"vectors of {DIMENSIONS} numbers: {time.perf_counter() - began:.1f} s")
         await measure(store)
         say(f"{path.stat().st_size / 1e6:.0f} MB")
@@ -83,36 +86,37 @@ async def timed(what: str, work: Awaitable[Any]) -> None:
     say(f"{what}: {time.perf_counter() - began:.2f} s")
 
 
-async def measure(store: SQLite) -> None:
-    await report("open, 20,000 long", lambda n: store.conversation("ada", "c0"))
-    await report("open", lambda n: store.conversation("ada", f"c{n + 1}"))
-    await report("list", lambda n: store.conversations("ada"))
-    await report("search, one word", lambda n: store.conversations("ada", words=text(1)))
-    await report("search, the most frequent word", lambda n: store.conversations("ada", words=vocabulary[0]))
-    await report("search, three words", lambda n: store.conversations("ada", words=text(3)))
-    await report("recent", lambda n: store.recent("ada", 20))
-    await report("facts", lambda n: store.items("ada"))
+async def measure(store: Store) -> None:
+    await report("open, 20,000 long", lambda n: store.read(conversations.read_page, "ada", "c0"))
+    await report("open", lambda n: store.read(conversations.read_page, "ada", f"c{n + 1}"))
+    await report("list", lambda n: store.list_conversations("ada"))
+    await report("search, one word", lambda n: store.list_conversations("ada", words=text(1)))
+    await report("search, the most frequent word", lambda n: store.list_conversations("ada", words=vocabulary[0]))
+    await report("search, three words", lambda n: store.list_conversations("ada", words=text(3)))
+    await report("recent", lambda n: store.read(conversations.recent, "ada", 20))
+    await report("facts", lambda n: store.read(items.list_items, "ada"))
     kinds: Sequence[Kind] = ("fact", "memory")
-    await report("facts by ten words", lambda n: store.search_words("ada", text(10), kinds=kinds, limit=10))
+    await report("facts by ten words", lambda n: store.read(items.search, "ada", text(10), kinds=kinds, limit=10))
     first = time.perf_counter()
-    await store.search_vectors("ada", Query("m", vector()), kinds=kinds, limit=10)
+    await store.read(vectors.search, "ada", Query("m", vector()), kinds=kinds, limit=10, cache=store.signs)
     say(f"facts by meaning, the first time: {(time.perf_counter() - first) * 1000:.1f} ms")
-    vectors = [vector() for _ in range(TIMES)]
+    asked = [vector() for _ in range(TIMES)]
     await report(
-        "facts by meaning", lambda n: store.search_vectors("ada", Query("m", vectors[n]), kinds=kinds, limit=10)
+        "facts by meaning",
+        lambda n: store.read(vectors.search, "ada", Query("m", asked[n]), kinds=kinds, limit=10, cache=store.signs),
     )
-    await report("none lacks a vector", lambda n: store.without_vector("m", 10))
+    await report("none lacks a vector", lambda n: store.search(vectors.lacking, "m", 10))
     await report("begin and end, 20,000 long", lambda n: turn(store, "c0"))
     await report("begin, 20,000 long", lambda n: begun(store, "c0"), after=lambda record: store.drop(record))
     await report("begin and end, new", lambda n: turn(store, f"new{n}"))
 
 
-async def begun(store: SQLite, conversation: str) -> Any:
+async def begun(store: Store, conversation: str) -> Any:
     said = text(15)
     return await store.begin("ada", conversation, Exchange(said, message=said, question_id="q"), ())
 
 
-async def turn(store: SQLite, conversation: str) -> None:
+async def turn(store: Store, conversation: str) -> None:
     record = await begun(store, conversation)
     await store.end(record, Exchange("", [Text(text(80), 1)], answer_id="a", outcome="complete"))
 

@@ -15,7 +15,7 @@ import pytest
 from brain_servers import Process
 
 from brain.cli.main import run
-from brain.store.sqlite import SQLite
+from brain.store.store import Store
 
 
 def interrupt(process: Process) -> int:
@@ -64,11 +64,11 @@ class Brain:
         env |= {f"BRAIN_{key}": str(value) for key, value in settings.items()}
         return Process(*arguments, env=env, stdin=stdin)
 
-    def use(self, act: Callable[[SQLite], Coroutine[Any, Any, Any]]) -> Any:
+    def use(self, act: Callable[[Store], Coroutine[Any, Any, Any]]) -> Any:
         """What a function of the opened store returns."""
 
         async def main() -> Any:
-            store = SQLite(self.store)
+            store = Store(self.store)
             await store.open()
             try:
                 return await act(store)

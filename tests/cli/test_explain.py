@@ -8,7 +8,7 @@ from store_helpers import NOON
 from brain.events import Usage
 from brain.messages import Annotation, Call, Exchange, PassReport, RoundRecord, Steer, Text, to_answer_id
 from brain.prompts.blocks import error_block, result_block
-from brain.store.sqlite import SQLite
+from brain.store.store import Store
 from cli.command import Brain
 
 TURN = "t0123456789abcdef"
@@ -47,7 +47,7 @@ FAILED = Exchange(
 )
 
 
-async def fill(store: SQLite) -> None:
+async def fill(store: Store) -> None:
     """Answers of Ada."""
     for one in (ANSWER, FAILED, Exchange("Old", [Text("Old.", 1)], answer_id="mold", outcome="complete")):
         history = await store.begin("ada", one.answer_id, Exchange("Hi", question_id="q", started=NOON), ())

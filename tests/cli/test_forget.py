@@ -16,8 +16,8 @@ from terminal_emulator import Terminal
 from turn_helpers import words
 
 from brain.messages import Attachment, Exchange, Item, Text
-from brain.store import vacuum
-from brain.store.sqlite import SQLite
+from brain.store import items, tasks, vacuum
+from brain.store.store import Store
 from brain.store.tasks import DayLimits
 from brain.task import NewTask
 from cli.command import Brain
@@ -59,7 +59,7 @@ ERASED = f"Erased for user ada: {ALL}.\n"
 QUESTION = f"Erase all data of user ada? {ALL} and specialist data. This cannot be undone. [y/N]"
 
 
-async def fill(store: SQLite) -> None:
+async def fill(store: Store) -> None:
     """The same data of two users, but for one word in every text."""
     for user, word in (("ada", "xylophone"), ("ben", "zeppelin")):
         for conversation in ("c1", "c2"):
@@ -67,9 +67,9 @@ async def fill(store: SQLite) -> None:
             record = await store.begin(user, conversation, question, [Attachment(1, word, "text/plain", word.encode())])
             question.outcome, question.parts, question.files = "complete", [Text(f"{word} answered", 1)], (1,)
             await store.end(record, question)
-        await store.put(user, Item("k7m2", "fact", f"{word} fact", NOON, NOON, "general"))
-        await store.put(user, Item("aaaa", "memory", f"{word} memory", NOON, NOON, conversation_id="c1"))
-        await store.tasks.create(user, NewTask(f"{word} task", "", "c1", "UTC"), DayLimits(0, 0))
+        await store.write(items.put, user, Item("k7m2", "fact", f"{word} fact", NOON, NOON, "general"))
+        await store.write(items.put, user, Item("aaaa", "memory", f"{word} memory", NOON, NOON, conversation_id="c1"))
+        await store.write(tasks.create, user, NewTask(f"{word} task", "", "c1", "UTC"), DayLimits(0, 0))
 
 
 @pytest.fixture

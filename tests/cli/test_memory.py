@@ -9,7 +9,8 @@ import pytest
 from store_helpers import add_turn, memory
 
 from brain.messages import FormerText, Item
-from brain.store.sqlite import SQLite
+from brain.store import idle, items, users
+from brain.store.store import Store
 from cli.command import Brain
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -26,12 +27,12 @@ k7m2     2026-11-20 preferences Likes tea.
 """
 
 
-async def fill(store: SQLite) -> None:
+async def fill(store: Store) -> None:
     for item in (TEA, BLOOD, TRIP):
-        await store.put("local", item)
-    await store.put("ada", Item("k7m2", "fact", "Likes rain.", NOON, NOON, "general"))
+        await store.write(items.put, "local", item)
+    await store.write(items.put, "ada", Item("k7m2", "fact", "Likes rain.", NOON, NOON, "general"))
     for n in range(450):
-        await store.put("cora", Item(f"n{n}", "fact", f"Number {n}.", NOON, NOON, "general"))
+        await store.write(items.put, "cora", Item(f"n{n}", "fact", f"Number {n}.", NOON, NOON, "general"))
 
 
 @pytest.fixture(autouse=True)
@@ -77,11 +78,11 @@ def test_json_is_what_the_route_returns(brain: Brain) -> None:
     assert answer["items"][0]["mutable"] is False
 
 
-async def fill_twice(store: SQLite) -> None:
+async def fill_twice(store: Store) -> None:
     for name in ("a", "b"):
         await add_turn(store, "local", name, "I like jazz")
-        (idle,) = await store.claim_idle(datetime.now(UTC) + timedelta(days=1), 1)
-        await store.set_memory(idle, memory("m1", "They like jazz", conversation_id=name))
+        (quiet,) = await store.write_unsynced(idle.claim, datetime.now(UTC) + timedelta(days=1), 1)
+        await store.write(idle.set_memory, quiet, memory("m1", "They like jazz", conversation_id=name))
 
 
 def test_a_memory_shows_the_number_of_its_conversations(brain: Brain) -> None:
@@ -147,6 +148,6 @@ def test_items_are_deleted(brain: Brain) -> None:
 def test_recall_is_switched_off_and_on(brain: Brain) -> None:
     assert brain("memory", "recall", "off") == (0, "", "")
     assert brain("memory")[1] == f"{LISTED}Memory is off. Turn it on with: brain memory recall on\n"
-    assert brain.use(lambda store: store.is_recall_on("ada")) is True
+    assert brain.use(lambda store: store.read(users.recalls, "ada")) is True
     brain("memory", "recall", "on")
     assert brain("memory")[1] == LISTED

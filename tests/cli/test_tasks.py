@@ -10,7 +10,8 @@ import pytest
 from store_helpers import answer, question
 
 from brain.messages import Call, Text
-from brain.store.sqlite import SQLite
+from brain.store import tasks
+from brain.store.store import Store
 from brain.store.tasks import DayLimits, RunEnd
 from brain.task import NewTask, TaskApproval
 from brain.tasks import schedule
@@ -37,9 +38,9 @@ def add(brain: Brain, prompt: str = "Read", *arguments: str) -> str:
     return task_id
 
 
-async def run_next(store: SQLite, *, asks: bool = False) -> None:
+async def run_next(store: Store, *, asks: bool = False) -> None:
     """Run the next task as a server does: to its end, or until it needs an approval."""
-    ((task,), _) = await store.tasks.claim(1, 1, lambda user: NO_LIMITS, schedule.next_run)
+    (task,) = await store.write(tasks.claim, 1, 1, lambda user: NO_LIMITS, schedule.next_run)
     history = await store.begin(task.user, task.work_id, question(task.prompt, task.id, source="task"), [])
     call = Call("calendar", params={"title": "Tea\x1b[2J"}, id="c1", turn_pass=1, approval="asked")
     ended = answer([call] if asks else [Text("Forty papers.", 1)])
@@ -67,10 +68,10 @@ def test_tasks_are_listed_newest_first(brain: Brain) -> None:
 
 
 def test_only_the_latest_ended_tasks_are_listed(brain: Brain) -> None:
-    async def fill(store: SQLite) -> None:
+    async def fill(store: Store) -> None:
         for n in range(23):
-            task = await store.tasks.create("local", NewTask(f"{n}", "", None, "UTC"), NO_LIMITS)
-            await store.tasks.cancel("local", task.id)
+            task = await store.write(tasks.create, "local", NewTask(f"{n}", "", None, "UTC"), NO_LIMITS)
+            await store.write(tasks.cancel, "local", task.id)
 
     brain.use(fill)
     assert len(brain("tasks")[1].splitlines()) == 21
@@ -149,7 +150,7 @@ def test_an_approval_is_decided(brain: Brain, action: list[str], approval: str) 
     task_id = add(brain)
     assert brain("tasks", *action, task_id)[0] == 1
 
-    async def ask(store: SQLite) -> None:
+    async def ask(store: Store) -> None:
         await run_next(store, asks=True)
 
     brain.use(ask)

@@ -19,7 +19,8 @@ from brain.events import Citation
 from brain.messages import Attachment, Call, Exchange, FormerText, Item, Steer, Text
 from brain.prompts.templates import marker
 from brain.runtime import import_sanitizer
-from brain.store.sqlite import SQLite
+from brain.store import items, users
+from brain.store.store import Store
 from cli.command import Brain, interrupt
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -37,7 +38,7 @@ WHOLE = [HEAD, CONVERSATION, EXCHANGE, FACT]
 Record = dict[str, Any]
 
 
-async def fill(store: SQLite) -> None:
+async def fill(store: Store) -> None:
     """Something of everything of one user, and with the same ids of another one."""
     for user, word in (("ada", "tea"), ("ben", "coffee")):
         question = Exchange(
@@ -63,9 +64,11 @@ async def fill(store: SQLite) -> None:
         await store.begin(user, "c2", Exchange("Runs.", question_id="q1", message="Runs.", started=NOON), [])
         former = (FormerText(f"Likes no {word}.", NOON),)
         fact = Item("k7m2", "fact", f"Likes {word}.", NOON, NOON, "preferences", False, "c1", "q1", True, former)
-        await store.put(user, fact)
-        await store.put(user, Item("aaaa", "memory", f"Spoke of {word}.", NOON, NOON, conversation_id="c1"))
-    await store.set_recall("ada", False)
+        await store.write(items.put, user, fact)
+        await store.write(
+            items.put, user, Item("aaaa", "memory", f"Spoke of {word}.", NOON, NOON, conversation_id="c1")
+        )
+    await store.write(users.set_recalls, "ada", False)
 
 
 def parse(text: str) -> list[Record]:
@@ -242,7 +245,7 @@ def test_long_work_shows_its_progress(brain: Brain, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cancelled_import_stores_nothing(brain: Brain, caplog: pytest.LogCaptureFixture) -> None:
-    async def cancel(store: SQLite) -> None:
+    async def cancel(store: Store) -> None:
         read = asyncio.Event()
 
         def records() -> Iterator[Record]:
@@ -256,7 +259,7 @@ def test_a_cancelled_import_stores_nothing(brain: Brain, caplog: pytest.LogCaptu
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await store.users() == []
+        assert await store.search(users.names) == []
 
     brain.use(cancel)
     assert caplog.records == []

@@ -24,7 +24,8 @@ from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.script import Script
 from brain.settings import ModelRow
-from brain.store.sqlite import SQLite
+from brain.store import idle, items, vectors
+from brain.store.store import Store
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 pytestmark = pytest.mark.anyio
@@ -93,10 +94,10 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 # vectors
 
 
-async def are_embedded(memory: Memory, store: SQLite) -> bool:
+async def are_embedded(memory: Memory, store: Store) -> bool:
     embedder = memory._items.embedder
     assert embedder is not None
-    return embedder.check is not None and not await store.without_vector(embedder.check.key, 1)
+    return embedder.check is not None and not await store.search(vectors.lacking, embedder.check.key, 1)
 
 
 @asynccontextmanager
@@ -228,15 +229,15 @@ async def test_the_result_of_a_check_serves_later_processes_until_theirs(
 
     def start(model: Toy, idle: Callable[[], bool]) -> tuple[Memory, Any]:
         later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
-        return later, later.run_background(model, idle)
+        return later, later.run_background(model, quiet)
 
     for model, found in ((Toy(), [DANGEROUS]), (Toy(name="other"), [])):
-        later, background = start(model, idle := Idle(False))
+        later, background = start(model, quiet := Idle(False))
         async with background:
             assert await recalled(later, "Any pill?") == found
-            await idle.looked()
+            await quiet.looked()
             assert [one for one in model.requests if len(one) > 1] == []
-            idle.is_idle = True
+            quiet.is_idle = True
             await until(lambda model=model: any(_PAIRS[0][0] in one for one in model.requests))  # type: ignore[misc]
     later, background = start(Toy(blind=True), Idle())  # another model has the name by now
     async with background:
@@ -257,16 +258,16 @@ def test_the_check_needs_meaning_and_names_a_model_whatever_the_rounding() -> No
 async def test_vectors_are_made_while_no_turn_runs(
     memory: Memory, store: BreakableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toy, idle = Toy(), Idle(False)
+    toy, quiet = Toy(), Idle(False)
     await memory.edits.write("ada", DANGEROUS, "knowledge")
-    async with memory.run_background(toy, idle):
+    async with memory.run_background(toy, quiet):
         for fact in ("The bins go out.", "The cat is old."):
             requests = len(toy.requests)
-            await idle.looked()
+            await quiet.looked()
             assert len(toy.requests) == requests
-            idle.is_idle = True
+            quiet.is_idle = True
             await until(lambda: are_embedded(memory, store))
-            idle.is_idle = False
+            quiet.is_idle = False
             await memory.edits.write("ada", fact, "knowledge")
     monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.05)
     async with memory.run_background(toy, lambda: False):  # where turns never end, beside them
@@ -276,31 +277,31 @@ async def test_vectors_are_made_while_no_turn_runs(
 # summaries
 
 
-async def memories(store: SQLite, user: str = "ada", count: int = 1) -> list[str]:
+async def memories(store: Store, user: str = "ada", count: int = 1) -> list[str]:
     """The user's memories, as soon as there are so many."""
 
     async def exist() -> bool:
-        return len(await store.items(user, kind="memory")) >= count
+        return len(await store.read(items.list_items, user, kind="memory")) >= count
 
     await until(exist)
-    return texts(await store.items(user, kind="memory"))
+    return texts(await store.read(items.list_items, user, kind="memory"))
 
 
-async def only_item(store: SQLite) -> Item:
+async def only_item(store: Store) -> Item:
     await memories(store)
-    (item,) = await store.items("ada")
+    (item,) = await store.read(items.list_items, "ada")
     return item
 
 
 @asynccontextmanager
 async def summarising(
-    toy: Any, *pairs: tuple[str, str], idle: Callable[[], bool] = lambda: True, **more: Any
+    toy: Any, *pairs: tuple[str, str], quiet: Callable[[], bool] = lambda: True, **more: Any
 ) -> AsyncIterator[tuple[Memory, BreakableStore, Clock]]:
     """A memory in whose store a conversation is idle."""
     async with open_memory() as (memory, store, clock):
         await add_exchanges(store, "ada", "c1", *(pairs or (LUNCH,)), **more)
         clock.advance(minutes=11)
-        async with memory.run_background(toy, idle):
+        async with memory.run_background(toy, quiet):
             yield memory, store, clock
 
 
@@ -341,7 +342,7 @@ async def test_a_later_summary_replaces_the_earlier_one() -> None:
         clock.advance(minutes=20)
 
         async def is_changed() -> bool:
-            return texts(await store.items("ada")) != [first.text]
+            return texts(await store.read(items.list_items, "ada")) != [first.text]
 
         await until(is_changed)
         second = await only_item(store)
@@ -396,8 +397,8 @@ async def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() ->
         assert item.text.endswith("word …")
     async with summarising(toy := Toy(), ("hello", "Hi!")) as (_, store, clock):
         await looked(store, "idle")
-        assert await store.items("ada") == []
-        assert await store.claim_idle(clock.time, 5) == []
+        assert await store.read(items.list_items, "ada") == []
+        assert await store.write_unsynced(idle.claim, clock.time, 5) == []
     assert toy.read == []
 
 
@@ -424,7 +425,7 @@ async def test_without_a_language_model_the_users_own_words_are_stored(make: Cal
         clock.advance(minutes=11)
 
         async def is_changed() -> bool:
-            return "number 8" in (await store.items("ada"))[0].text
+            return "number 8" in (await store.read(items.list_items, "ada"))[0].text
 
         await until(is_changed)
         text = (await only_item(store)).text
@@ -443,9 +444,9 @@ async def test_a_user_who_stores_too_much_gets_no_memory_and_others_do(
         clock.advance(minutes=11)
         async with memory.run_background(Toy("y" * 900, "Of bob.")):
             assert await memories(store, "bob") == ["Of bob."]
-            assert await store.items("ada") == []
+            assert await store.read(items.list_items, "ada") == []
             clock.advance(minutes=6)
-            assert await store.claim_idle(clock.time, 5) == []
+            assert await store.write_unsynced(idle.claim, clock.time, 5) == []
 
 
 async def test_a_model_that_failed_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,31 +456,31 @@ async def test_a_model_that_failed_is_asked_again_later(monkeypatch: pytest.Monk
         for tries in (1, 2):
             await until(lambda tries=tries: len(toy.read) == tries)  # type: ignore[misc]
             await looked(store, "idle")
-            assert await store.items("ada") == []
+            assert await store.read(items.list_items, "ada") == []
             clock.advance(minutes=6)  # until then the conversation is claimed
         assert await memories(store) == ["The user plans a lunch."]
     monkeypatch.setattr("brain.memory.background.FIRST_PAUSE", 3600.0)
-    async with summarising(toy := Toy(down), idle=(idle := Idle())) as (_, store, clock):
+    async with summarising(toy := Toy(down), quiet=(quiet := Idle())) as (_, store, clock):
         await until(lambda: bool(toy.read))
         await add_exchanges(store, "ada", "c2", LUNCH)
         clock.advance(minutes=11)
-        await idle.looked()
+        await quiet.looked()
         assert len(toy.read) == 1
 
 
 @pytest.mark.parametrize("why", ["fails", "interrupted"])
 async def test_after_three_tries_the_users_own_words_are_stored(why: str) -> None:
     failure = ModelError("model_context", "Too long.")
-    toy, idle = Toy(*[failure if why == "fails" else NEVER() for _ in range(3)]), Idle()
-    async with summarising(toy, idle=idle) as (_, store, clock):
+    toy, quiet = Toy(*[failure if why == "fails" else NEVER() for _ in range(3)]), Idle()
+    async with summarising(toy, quiet=quiet) as (_, store, clock):
         for tries in (1, 2, 3):
             await until(lambda tries=tries: len(toy.read) == tries)  # type: ignore[misc]
-            idle.is_idle = why == "fails"  # a turn begins: the model is left to it at once
+            quiet.is_idle = why == "fails"  # a turn begins: the model is left to it at once
             await until(lambda: toy.streams == 0)
-            assert await store.items("ada") == []
-            await idle.looked()
+            assert await store.read(items.list_items, "ada") == []
+            await quiet.looked()
             clock.advance(minutes=6)
-            idle.is_idle = True
+            quiet.is_idle = True
         assert await memories(store) == [f"{OWN_WORDS}{LUNCH[0]}"]
     assert len(toy.read) == 3
 
@@ -497,14 +498,14 @@ def test_pauses_grow_and_begin_anew_after_a_success() -> None:
 
 @pytest.mark.parametrize("where", ["this process", "another"])
 async def test_the_model_is_left_to_turns(where: str, memory: Memory, store: BreakableStore, clock: Clock) -> None:
-    toy, idle = Toy("The user plans a lunch."), Idle(where == "another")
+    toy, quiet = Toy("The user plans a lunch."), Idle(where == "another")
     await add_exchanges(store, "ada", "c1", LUNCH)
     clock.advance(minutes=11)
     running = await store.begin("bob", "c2", Exchange("Hi", message="Hi"), ()) if where == "another" else None
-    async with memory.run_background(toy, idle):
-        await idle.looked()
+    async with memory.run_background(toy, quiet):
+        await quiet.looked()
         assert toy.read == []
-        idle.is_idle = True
+        quiet.is_idle = True
         if running is not None:
             await store.drop(running)
         assert await memories(store) == ["The user plans a lunch."]
@@ -512,7 +513,7 @@ async def test_the_model_is_left_to_turns(where: str, memory: Memory, store: Bre
 
 async def test_where_turns_never_end_the_users_own_words_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.1)
-    async with summarising(toy := Toy(), idle=lambda: False) as (_, store, _):
+    async with summarising(toy := Toy(), quiet=lambda: False) as (_, store, _):
         assert await memories(store) == [f"{OWN_WORDS}{LUNCH[0]}"]
     assert toy.read == []
 
@@ -535,7 +536,9 @@ async def test_conversations_that_say_the_same_have_one_memory(
         """The count of each memory, once the conversation has one."""
 
         async def has_one() -> bool:
-            return conversation in {one.conversation_id for one in await store.items("ada", kind="memory")}
+            return conversation in {
+                one.conversation_id for one in await store.read(items.list_items, "ada", kind="memory")
+            }
 
         clock.advance(minutes=11)
         async with memory.run_background(model):
@@ -543,12 +546,12 @@ async def test_conversations_that_say_the_same_have_one_memory(
         return await counts()
 
     async def counts() -> dict[str, int]:
-        return {one.text: one.count for one in await store.items("ada", kind="memory")}
+        return {one.text: one.count for one in await store.read(items.list_items, "ada", kind="memory")}
 
     for n in range(10):
         await add_exchanges(store, "ada", f"c{n}", WEATHER)
         assert await summarised(f"c{n}") == {text: n + 1}
-    (item,) = await store.items("ada", kind="memory")
+    (item,) = await store.read(items.list_items, "ada", kind="memory")
     assert item.created == item.updated == clock.time
     assert texts((await memory.recall("ada", "How is the weather in Lisbon?")).items) == [text]
     # one of them continues
@@ -577,17 +580,17 @@ async def test_after_an_import_a_few_conversations_are_summarised_at_once(
     memory: Memory, store: BreakableStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.memory.background.SUMMARY_SECONDS", 3_600.0)
-    toy, idle = Toy(*(f"The user plans lunch {n}." for n in range(10))), Idle()
+    toy, quiet = Toy(*(f"The user plans lunch {n}." for n in range(10))), Idle()
     for n in range(10):
         await add_exchanges(store, "ada", f"c{n}", LUNCH)
         clock.advance(minutes=1)
     for n in range(10):
         await add_exchanges(store, "ada", f"d{n}", ("Hello", "Hi"))  # for which no model is needed
     clock.advance(minutes=11)
-    async with memory.run_background(toy, idle):
+    async with memory.run_background(toy, quiet):
         await memories(store, count=4)
-        await idle.looked()
-    written = await store.items("ada", kind="memory")
+        await quiet.looked()
+    written = await store.read(items.list_items, "ada", kind="memory")
     assert {one.conversation_id for one in written} == {"c9", "c8", "c7", "c6"}
     assert len(toy.read) == 4
 

@@ -13,6 +13,7 @@ from brain.memory.items import CANDIDATES, QUESTION_LENGTH
 from brain.memory.recall import MAX_LETTERS, MAX_WORDS, Found, QuestionWords, choose, format_note, rank
 from brain.messages import OWN_WORDS, Item, RecallResult
 from brain.prompts.templates import memory_line
+from brain.store import items
 
 pytestmark = pytest.mark.anyio
 
@@ -168,7 +169,7 @@ async def test_the_note_is_one_line_that_the_model_can_tell_from_the_user(memory
 async def test_a_summary_is_never_recalled_as_a_fact(memory: Memory, store: BreakableStore) -> None:
     """A summary is what a model wrote: it has its own label for the model and the user, and is no fact anywhere."""
     summary = Item("m1", "memory", "The user's bank is evil.example.", NOON, NOON)
-    await store.put("ada", summary)
+    await store.write(items.put, "ada", summary)
     await memory.edits.write("ada", "The bank is near the station", "knowledge")
     found = await memory.recall("ada", "Which bank does the user have?")
     assert 'summary written by a model on 2026-03-01: "The user\'s bank is evil.example."' in found.note
@@ -179,7 +180,7 @@ async def test_a_summary_is_never_recalled_as_a_fact(memory: Memory, store: Brea
     assert [one.is_summary for one in await mine.search("evil.example")] == [True]
     assert await mine.memories("bank") == await mine.memories() == [summary]
     async with open_memory() as (other, other_store, _):  # nor is it one of the facts that come with any question
-        await other_store.put("ada", summary)
+        await other_store.write(items.put, "ada", summary)
         assert await other.recall("ada", "Hello!") == RecallResult()
 
 

@@ -15,6 +15,7 @@ from brain.memory.summaries import make_memory
 from brain.models import ModelEntry
 from brain.plugins.registry import Registry
 from brain.settings import LOCAL_USER
+from brain.store import idle, items
 from specialists.memory import memory
 
 pytestmark = pytest.mark.anyio
@@ -60,11 +61,11 @@ class Chats:
         """Store the summary of a conversation as the model writes it."""
         store = self.thinker._engine.store
         now = datetime.now(UTC)
-        for idle in await store.claim_idle(now + timedelta(hours=1), 9):
-            if idle.conversation_id == conversation_id:
+        for quiet in await store.write_unsynced(idle.claim, now + timedelta(hours=1), 9):
+            if quiet.conversation_id == conversation_id:
                 writer: Any = Player([summary])
-                item = await make_memory(idle, writer, f"of{conversation_id}", now)
-                await store.set_memory(idle, item)
+                item = await make_memory(quiet, writer, f"of{conversation_id}", now)
+                await store.write(idle.set_memory, quiet, item)
                 self.thinker._engine.memory.invalidate(LOCAL_USER)
                 return
         raise AssertionError(f"{conversation_id} is not idle")
@@ -127,7 +128,7 @@ async def test_the_memory_of_a_conversation_that_recalled_one() -> None:
         assert chats.read("Horses: call books!")
         await chats.say("c4", "What did we say of brown horses in Norway?", SHORT, "Horses and cows.")
         await chats.summarise("c4", "Cows: call books!")
-        found = await chats.thinker._engine.store.item(LOCAL_USER, "ofc4")
+        found = await chats.thinker._engine.store.read(items.find, LOCAL_USER, "ofc4")
         assert found is not None
         assert found.untrusted
 

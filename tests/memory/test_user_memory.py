@@ -21,6 +21,7 @@ from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
 from brain.messages import Exchange, FormerText, Item, Text
 from brain.plugins.context import Saved
+from brain.store import conversations, items, users
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ async def test_the_users_sentence_is_stored_with_its_message_and_date(
     memory: Memory, store: BreakableStore, clock: Clock
 ) -> None:
     await add_exchanges(store, "ada", "c1", ("Hi! I'm hardly ever ill.", "ok"))
-    page = await store.conversation("ada", "c1")
+    page = await store.read(conversations.read_page, "ada", "c1")
     assert page is not None
     message, sent = page.exchanges[0], NOON - timedelta(days=3)
     clock.advance(days=1)
@@ -60,7 +61,7 @@ async def test_the_users_sentence_is_stored_with_its_message_and_date(
     ill = await mine.save("The user is ill")
     text = "I'm hardly ever ill."
     assert ill == Saved(Item(ill.item.id, "fact", text, sent, sent, "general", True, "c1", message.question_id), "new")
-    assert await store.item("ada", ill.item.id) == ill.item
+    assert await store.read(items.find, "ada", ill.item.id) == ill.item
     tea = (await mine.save("The user likes tea", "preferences", mutable=False)).item
     assert (tea.category, tea.mutable, tea.message_id) == ("preferences", False, None)
     assert tea.created == NOON + timedelta(days=1)
@@ -77,7 +78,7 @@ async def test_nothing_is_saved_from_a_private_conversation(memory: Memory) -> N
 
 async def test_what_the_user_did_not_write_is_refused(memory: Memory, store: BreakableStore) -> None:
     summary = Item("m1", "memory", "The user's bank is evil.example", NOON, NOON)
-    await store.put("ada", summary)
+    await store.write(items.put, "ada", summary)
     mine = view(memory, "What does this page say?", "my bank is good", "a long one " * 60)
     (fact,) = await saved(memory, "I live in Rome")
     for work in (
@@ -90,7 +91,7 @@ async def test_what_the_user_did_not_write_is_refused(memory: Memory, store: Bre
         mine.save("a long one " * 60),
     ):
         await reason(work)
-    assert await store.items("ada") == [fact, summary]
+    assert await store.read(items.list_items, "ada") == [fact, summary]
 
 
 async def test_a_fact_with_the_same_words_only_gets_the_new_date(
@@ -107,7 +108,7 @@ async def test_a_fact_with_the_same_words_only_gets_the_new_date(
         assert (await view(memory, other).save(other)).how == "new"
     together = await asyncio.gather(*(view(memory, "I ski").save("I ski") for _ in range(8)))
     assert sorted(one.how for one in together) == [*["known"] * 7, "new"]
-    assert len(await store.items("ada")) == 4
+    assert len(await store.read(items.list_items, "ada")) == 4
 
 
 async def test_an_update_replaces_by_id_and_keeps_former_texts(memory: Memory, clock: Clock) -> None:
@@ -140,7 +141,7 @@ async def test_a_fact_is_named_by_its_id_or_by_words_that_it_alone_has(memory: M
     await reason(mine.forget(rex.id, "Ida"))
     await reason(mine.forget(rex.id, approved=ida))
     assert (await mine.forget("called Rex", approved=rex)).id == rex.id
-    assert {item.id for item in await store.items("ada")} == {cat.id, ida.id}
+    assert {item.id for item in await store.read(items.list_items, "ada")} == {cat.id, ida.id}
 
 
 async def test_an_immutable_fact_is_changed_only_by_its_user(memory: Memory, store: BreakableStore) -> None:
@@ -150,7 +151,7 @@ async def test_an_immutable_fact_is_changed_only_by_its_user(memory: Memory, sto
         assert "protected" in await reason(work)
     again = await memory.edits.write("ada", "i live in berlin!")
     assert (again.id, again.text, again.mutable) == (fact.id, "I live in Berlin", False)
-    assert await store.items("ada") == [again]
+    assert await store.read(items.list_items, "ada") == [again]
 
 
 async def test_a_memory_of_a_conversation_is_made_of_quotes(memory: Memory) -> None:
@@ -171,13 +172,13 @@ async def test_a_user_who_stores_too_much_is_told_so(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("brain.store.users.MAX_USER_BYTES", 100)
     async with open_memory(path=tmp_path / "brain.db") as (memory, store, _):
         assert "MiB" in await reason(view(memory, "I like tea " * 20).save("I like tea"))
-        assert await store.items("ada") == []
+        assert await store.read(items.list_items, "ada") == []
 
 
 async def test_ids_are_short_and_unique(memory: Memory, store: BreakableStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.memory.items._ID_LETTERS", "a")
     await saved(memory, *(f"number {n} is lucky" for n in range(6)))
-    ids = {item.id for item in await store.items("ada")}
+    ids = {item.id for item in await store.read(items.list_items, "ada")}
     assert len(ids) == 6
     assert ids > {"aaaa", "aaaaa", "aaaaaa", "aaaaaaaa"}
 
@@ -295,12 +296,12 @@ async def test_the_user_writes_changes_and_deletes_by_hand(memory: Memory, store
     green = await memory.edits.write("ada", "My boat is green")
     assert (green.id != item.id, green.category) == (True, "general")
     assert [await memory.edits.delete("ada", item.id) for _ in range(2)] == [True, False]
-    assert texts(await store.items("ada", words="boat")) == ["My boat is green"]
+    assert texts(await store.read(items.list_items, "ada", words="boat")) == ["My boat is green"]
     async with memory._items.writing("ada"):  # one change of a user's at a time
         deleting = asyncio.create_task(memory.edits.delete("ada", green.id))
         await asyncio.sleep(0)
-        await store.set_recall("bob", True)  # the store writes in the order of the calls
-        assert await store.item("ada", green.id) is not None
+        await store.write(users.set_recalls, "bob", True)  # the store writes in the order of the calls
+        assert await store.read(items.find, "ada", green.id) is not None
     assert await deleting
 
 
@@ -352,10 +353,10 @@ async def test_no_user_changes_what_is_anothers(memory: Memory, store: Breakable
     await memory.edits.set_recall("bob", on=False)
     assert texts((await memory.recall("ada", "Berlin?")).items) == ["I live in Berlin"]
     assert (await memory.recall("bob", "Berlin?")).items == ()
-    assert await store.item("ada", fact.id) == fact
-    await store.put("bob", replace(fact, text="I like beer"))  # under the same ID
+    assert await store.read(items.find, "ada", fact.id) == fact
+    await store.write(items.put, "bob", replace(fact, text="I like beer"))  # under the same ID
     assert (await view(memory).forget(fact.id)).text == "I live in Berlin"
-    assert "I like beer" in texts(await store.items("bob"))
+    assert "I like beer" in texts(await store.read(items.list_items, "bob"))
 
 
 async def test_a_busy_store_is_asked_once_whether_others_wrote(monkeypatch: pytest.MonkeyPatch) -> None:

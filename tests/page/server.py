@@ -100,7 +100,7 @@ class PageServer:
 
     def begin_elsewhere(self, question: Exchange) -> Any:
         """Start an exchange in the newest conversation, as another process does; return its record."""
-        conversation = self.brain.on_loop(self.store.conversations("local"))[0]
+        conversation = self.brain.on_loop(self.store.list_conversations("local"))[0]
         return self.brain.on_loop(self.store.begin("local", conversation.id, question, ()))
 
     def wait_until_quiet(self) -> None:
@@ -112,7 +112,7 @@ class PageServer:
         engine = self.brain.engine
 
         async def forget() -> None:
-            for conversation in await engine.store.conversations("local"):
+            for conversation in await engine.store.list_conversations("local"):
                 engine.runs.forget(conversation.id, "local")
 
         self.brain.on_loop(forget())

@@ -208,7 +208,7 @@ def test_a_reader_of_a_killed_process_learns_that_the_answer_broke(tmp_path: Pat
             assert response.status_code == 200, response.text
             return Answer(200, response.headers, [response.content]).events
 
-        clock, other.engine.store._clock = other.engine.store._clock, lambda: clock() + 16  # its lease is over
+        clock, other.engine.store.clock = other.engine.store.clock, lambda: clock() + 16  # its lease is over
         (ending,) = read(after=len(answer.events) + 1_000)  # beyond all that is stored
         assert (ending.name, ending.data["code"], ending.data["recoverable"]) == ("error", "shutdown", True)
         sent, stored = {one.id: one.data for one in answer.events}, read(after=0)

@@ -28,6 +28,7 @@ from brain.runtime.commands import SteerTurn
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import read
+from brain.store import turns
 from brain.turn_request import Sampling, Tool
 
 HIGH_WATER = "High water in York is at 14:32 and reaches 5.1 m."
@@ -424,7 +425,7 @@ async def test_a_model_that_never_calls_is_assisted_and_probed(tmp_path: Path) -
             events = await one.say()
             assert events == ["I do not know.", *CALLED, f"\n\n{QUOTED}", done(f"I do not know.\n\n{QUOTED}", 1)]
             assert "SPECIALIST_REQUEST[" in one.prompts[-1][0]
-            (exchange,) = (await one.engine.store.history("ada", "c", 1)).exchanges
+            (exchange,) = (await one.engine.store.read(turns.history, "ada", "c", 1)).exchanges
             assert [type(part).__name__ for part in exchange.parts] == ["Text", "Call", "Text"]
             assert await one.ask(*[ASKED] * 40) == ["assist"] * 39 + ["model"]
             assert await one.ask(ASKED) == ["model"]

@@ -32,6 +32,7 @@ from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
 from brain.settings import Rights, read
+from brain.store import conversations, idle, items, tasks
 from brain.tasks import schedule
 from brain.turn_request import Sampling, Tool
 from specialists.memory import memory
@@ -64,13 +65,13 @@ class Chat:
         return await read_events(await self.begin(message, conversation_id, **options))
 
     async def page(self, conversation_id: str = "c") -> ConversationPage:
-        found = await self.engine.store.conversation("ada", conversation_id)
+        found = await self.engine.store.read(conversations.read_page, "ada", conversation_id)
         assert found is not None
         return found
 
     async def stored(self, conversation_id: str = "c") -> list[tuple[str, str, str]]:
         """Messages, answers and outcomes of a conversation."""
-        found = await self.engine.store.conversation("ada", conversation_id)
+        found = await self.engine.store.read(conversations.read_page, "ada", conversation_id)
         return [] if found is None else [(one.message, one.answer, one.outcome) for one in found.exchanges]
 
 
@@ -151,9 +152,11 @@ async def test_the_window_is_a_setting(chat: Chat) -> None:
 async def test_a_conversation_after_a_pause_begins_anew_with_its_summary(chat: Chat) -> None:
     player = chat.play(["Yes."])
     await chat.say("Let us plan a trip to Rome")
-    (idle,) = await chat.engine.store.claim_idle(datetime.now(UTC) + timedelta(hours=1), 1)
+    (quiet,) = await chat.engine.store.write_unsynced(idle.claim, datetime.now(UTC) + timedelta(hours=1), 1)
     now, summary = datetime.now(UTC), "They plan a trip to Rome."
-    await chat.engine.store.set_memory(idle, StoredItem("m1", "memory", summary, now, now, conversation_id="c"))
+    await chat.engine.store.write(
+        idle.set_memory, quiet, StoredItem("m1", "memory", summary, now, now, conversation_id="c")
+    )
     chat.engine.memory.invalidate("ada")
     events = await chat.say("Go on")
     assert len(prompt(player)) == 1
@@ -229,17 +232,17 @@ async def test_the_newest_exchanges_of_a_user_are_those_that_are_stored(chat: Ch
 
 @with_engine()
 async def test_tasks_stop_and_vanish_with_their_conversation(chat: Chat) -> None:
-    tasks = chat.engine.tasks
+    service = chat.engine.tasks
     chat.play(["Yes."])
     await chat.say("One?")
-    task = await tasks.create("ada", tasks.check("Read", time_zone="UTC", conversation_id="c"))
-    ((task,), _) = await chat.engine.store.tasks.claim(3, 2, tasks.limits, schedule.next_run)
+    task = await service.create("ada", service.check("Read", time_zone="UTC", conversation_id="c"))
+    (task,) = await chat.engine.store.write(tasks.claim, 3, 2, service.limits, schedule.next_run)
     chat.play(["Well, ", asyncio.Event()])
     run = await chat.begin(task.prompt, task.work_id, source="task")
     run.start()
     assert await chat.engine.delete("ada", "c")
     await run.wait_ended()
-    assert await tasks.store.list_tasks("ada") == []
+    assert await service.store.read(tasks.list_tasks, "ada") == []
     assert (await chat.stored(), await chat.stored(task.work_id)) == ([], [])
 
 
@@ -480,7 +483,7 @@ async def test_a_fact_names_its_message_and_is_not_recalled_beside_it(chat: Chat
     chat.engine.registry.add(memory)
     chat.play(['SPECIALIST_REQUEST[memory:{"operation":"save_fact","text":"I like tea"}]'], ["Saved."])
     await chat.say("Please remember that I like tea")
-    (item,) = await chat.engine.store.items("ada")
+    (item,) = await chat.engine.store.read(items.list_items, "ada")
     question_id = (await chat.page()).exchanges[0].question_id
     assert (item.conversation_id, item.message_id) == ("c", question_id)
     player = chat.play(["Yes."])

@@ -20,6 +20,7 @@ from brain.runtime.engine import Engine
 from brain.runtime.relay import RemoteRun
 from brain.runtime.run import AnyRun, Run, RunOptions
 from brain.settings import read
+from brain.store import conversations
 from brain.store.turn_log import RequestTaken
 
 SENDS = "SPECIALIST_REQUEST[sends]"
@@ -51,7 +52,7 @@ class Process:
 
     async def stored(self, conversation_id: str = "c") -> list[tuple[str, str]]:
         """Answers and outcomes of a conversation."""
-        page = await self.engine.store.conversation("ada", conversation_id)
+        page = await self.engine.store.read(conversations.read_page, "ada", conversation_id)
         return [] if page is None else [(one.answer, one.outcome) for one in page.exchanges]
 
     async def control(self, run: AnyRun, command: Command) -> str:
@@ -274,7 +275,7 @@ async def test_turns_of_a_dead_process_end_as_interrupted(here: Process, there: 
     remote = await there.find(run)
     await left.check()
     assert not remote.has_ended, "its lease is not over"
-    clock, there.engine.store._clock = there.engine.store._clock, lambda: clock() + 16
+    clock, there.engine.store.clock = there.engine.store.clock, lambda: clock() + 16
     await left.check()
     await remote.catch_up(run.log.last + 1_000)
     assert remote.log.events(run.log.last + 1_000) == remote.log.events()[-1:]
@@ -282,7 +283,7 @@ async def test_turns_of_a_dead_process_end_as_interrupted(here: Process, there: 
     assert remote.log.events()[:-1] == run.log.events()
     assert await there.stored() == [("Once upon a time", "interrupted")]
     assert await there.control(run, SteerTurn("more")) == "gone 410"
-    there.engine.store._clock = clock
+    there.engine.store.clock = clock
     run.stop()  # it was suspended only: what it writes late is for itself
     await run.wait_ended()
     await gone.write()

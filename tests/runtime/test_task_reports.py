@@ -22,7 +22,8 @@ from brain.prompts.task_news import select_entries
 from brain.runtime.engine import Engine
 from brain.runtime.task_reports import seconds_until_due
 from brain.settings import read
-from brain.store import tasks as task_rows
+from brain.store import conversations
+from brain.store import tasks as stored
 from brain.store.tasks import DayLimits, RunEnd, Untold
 from brain.task import NewTask, TaskApproval, TaskState
 from brain.tasks import schedule
@@ -66,8 +67,8 @@ def play(engine: Engine, *passes: Sequence[Item] | str, fallback: Player | None 
 async def finish(engine: Engine, prompt: str, text: str = "", outcome: TaskState = "succeeded", **more: Any) -> None:
     """Run a task of conversation c to its end."""
     store = engine.store
-    await store.tasks.create("ada", NewTask(prompt, "", "c", "UTC", **more), FREE)
-    (task,), _ = await store.tasks.claim(10, 10, lambda user: FREE, schedule.next_run)
+    await store.write(stored.create, "ada", NewTask(prompt, "", "c", "UTC", **more), FREE)
+    (task,) = await store.write(stored.claim, 10, 10, lambda user: FREE, schedule.next_run)
     history = await store.begin("ada", task.work_id, Exchange("", message=prompt, source="task"), ())
     exchange = Exchange("", [Text(text, 1)], outcome="complete")
     approval = TaskApproval("c1", "calendar", {}, "Add lunch") if outcome == "waiting" else None
@@ -77,7 +78,7 @@ async def finish(engine: Engine, prompt: str, text: str = "", outcome: TaskState
 
 
 async def reports(engine: Engine) -> list[Exchange]:
-    page = await engine.store.conversation("ada", "c")
+    page = await engine.store.read(conversations.read_page, "ada", "c")
     return [] if page is None else [one for one in page.exchanges if one.source == "report"]
 
 
@@ -87,7 +88,7 @@ async def wait_told(engine: Engine, *others: Engine) -> list[Exchange]:
     for one in (engine, *others):
         one.tasks.subscribe(changed.set)
         one.reports.start()
-    while await engine.store.tasks.list_untold():
+    while await engine.store.read(stored.list_untold):
         await changed.wait()
         changed.clear()
     return await reports(engine)
@@ -148,10 +149,10 @@ async def test_one_report_tells_what_arrived() -> None:
             True,
         )
         assert len(report.told_tasks) == 3
-        page = await engine.store.conversation("ada", "c")
+        page = await engine.store.read(conversations.read_page, "ada", "c")
         assert page is not None
         assert (page.conversation.title, page.conversation.sources) == ("read papers", ("report",))
-        packets = await engine.store.tasks.read_channel("ada", 0)
+        packets = await engine.store.read(stored.read_channel, "ada", 0)
         assert [one.turn_id for one in packets if one.kind == "report"] == [f"t{report.answer_id[1:]}"]
 
 
@@ -174,7 +175,7 @@ async def test_a_message_takes_the_news_along(request_fields: dict[str, Any], jo
         run.start()
         await run.wait_ended()
         assert ("Forty papers." in player.requests[0][-1].content) == joins
-        assert bool(await engine.store.tasks.list_untold()) != joins
+        assert bool(await engine.store.read(stored.list_untold)) != joins
 
 
 @pytest.mark.anyio
@@ -211,28 +212,28 @@ async def test_a_report_waits_for_a_turn_and_a_message_ends_a_report() -> None:
         run = await engine.begin(ask_for("Hi again", conversation_id="c"), "native")
         run.start()
         await run.wait_ended()
-        page = await engine.store.conversation("ada", "c")
+        page = await engine.store.read(conversations.read_page, "ada", "c")
         assert page is not None
         assert [(one.message, one.outcome) for one in page.exchanges] == [
             ("Hi", "complete"),
             ("", "cancelled"),
             ("Hi again", "complete"),
         ]
-        assert not await engine.store.tasks.list_untold()
+        assert not await engine.store.read(stored.list_untold)
 
 
 @pytest.mark.anyio
 async def test_changes_of_a_report_are_stored_with_its_words(tmp_path: Path) -> None:
     async with opened(f"sqlite:{tmp_path / 'brain.db'}") as engine:
-        waiting = await engine.store.tasks.create("ada", NewTask("tomorrow", "", "c", "UTC"), FREE)
-        await engine.store.tasks.cancel("ada", waiting.id)
+        waiting = await engine.store.write(stored.create, "ada", NewTask("tomorrow", "", "c", "UTC"), FREE)
+        await engine.store.write(stored.cancel, "ada", waiting.id)
         await finish(engine, "read papers", "Forty papers.")
-        other = await engine.store.tasks.create("ada", NewTask("old", "", "c", "UTC"), FREE)
+        other = await engine.store.write(stored.create, "ada", NewTask("old", "", "c", "UTC"), FREE)
         before: list[str] = []
         player = play(engine, script=lambda n: [[CREATE], [AGAIN], [CANCEL % other.id], ["I read more."]][n])
 
         async def stored_states() -> list[str]:
-            return [f"{one.prompt} {one.state}" for one in await engine.store.tasks.list_tasks("ada")]
+            return [f"{one.prompt} {one.state}" for one in await engine.store.read(stored.list_tasks, "ada")]
 
         end = engine.store.end
 
@@ -289,7 +290,7 @@ async def test_a_process_that_lost_its_lease_does_not_report_too(tmp_path: Path)
         while len(player.requests) < 2:
             await begun.wait()
             await asyncio.sleep(0)
-        other.store._clock = lambda: time.time() + 60
+        other.store.clock = lambda: time.time() + 60
         play(other, "Papers.")
         assert [report.answer for report in await wait_told(other)] == ["Papers."]
         go.set()
@@ -297,7 +298,7 @@ async def test_a_process_that_lost_its_lease_does_not_report_too(tmp_path: Path)
         assert run is not None
         await run.wait_ended()
         assert [report.answer for report in await reports(other)] == ["Papers."]
-        assert [one.prompt for one in await other.store.tasks.list_tasks("ada")] == ["read papers"]
+        assert [one.prompt for one in await other.store.read(stored.list_tasks, "ada")] == ["read papers"]
 
 
 def die(step: str, at: str) -> None:
@@ -319,7 +320,7 @@ def report_and_die(path: str, at: str) -> None:
                 return ["Done."]
 
             play(engine, script=passes)
-            end, end_report = engine.store.end, task_rows.end_report
+            end, end_report = engine.store.end, stored.end_report
 
             async def end_and_die(*arguments: Any, **options: Any) -> None:
                 die("end", at)
@@ -331,7 +332,7 @@ def report_and_die(path: str, at: str) -> None:
                 die("commit", at)
 
             engine.store.end = end_and_die  # type: ignore[method-assign]
-            task_rows.end_report = end_report_and_die
+            stored.end_report = end_report_and_die
             await wait_told(engine)
 
     asyncio.run(main())
@@ -351,7 +352,10 @@ async def test_a_killed_process_reports_exactly_once(at: str, tmp_path: Path) ->
         play(engine, ["Read. ", CREATE], ["Done."])
         (report,) = await wait_told(engine)
         assert (report.answer, report.outcome) == ("Read. Done.", "complete")
-        assert sorted(one.prompt for one in await engine.store.tasks.list_tasks("ada")) == ["read more", "read papers"]
+        assert sorted(one.prompt for one in await engine.store.read(stored.list_tasks, "ada")) == [
+            "read more",
+            "read papers",
+        ]
 
 
 @pytest.mark.anyio

@@ -18,7 +18,7 @@ from brain.runtime import priority, task_runner
 from brain.runtime.commands import CancelTurn
 from brain.runtime.engine import Engine
 from brain.settings import read
-from brain.store import leases
+from brain.store import conversations, leases, tasks
 from brain.store import tasks as task_rows
 from brain.task import Task
 
@@ -47,7 +47,7 @@ class Runner:
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 changed.clear()
-                found = await self.engine.store.tasks.find("ada", task.id)
+                found = await self.engine.store.read(tasks.find, "ada", task.id)
                 assert found is not None
                 if is_reached(found):
                     unsubscribe()
@@ -58,7 +58,7 @@ class Runner:
         return await self.wait_for(task, lambda one: one.has_ended)
 
     async def calls(self, task: Task) -> list[tuple[str, str | None]]:
-        page = await self.engine.store.conversation("ada", task.work_id)
+        page = await self.engine.store.read(conversations.read_page, "ada", task.work_id)
         assert page is not None
         parts = [part for exchange in page.exchanges for part in exchange.parts]
         return [(part.name, part.outcome) for part in parts if isinstance(part, Call)]
@@ -205,18 +205,17 @@ def test_one_retry_for_failures_that_may_pass(
     asyncio.run(main())
 
 
-def test_a_run_whose_begin_cannot_be_stored_begins_again() -> None:
+def test_a_run_whose_begin_cannot_be_stored_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_turn = tasks.set_turn
+
+    def fail_once(*arguments: Any) -> bool:
+        monkeypatch.setattr(tasks, "set_turn", set_turn)
+        raise StoreError("disk full")
+
     async def main() -> None:
         async with running() as runner:
             runner.play("Done.")
-            store = runner.engine.store.tasks
-            set_turn = store.set_turn
-
-            async def fail_once(*arguments: Any) -> bool:
-                store.set_turn = set_turn  # type: ignore[method-assign]
-                raise StoreError("disk full")
-
-            store.set_turn = fail_once  # type: ignore[method-assign,assignment]
+            monkeypatch.setattr(tasks, "set_turn", fail_once)
             task = await runner.finish(await runner.add())
             assert (task.state, task.run, task.result) == ("succeeded", 1, "Done.")
 
@@ -233,7 +232,7 @@ def test_a_result_that_finds_no_space_is_stored_later(
 
             async def limit(pages: int) -> None:
                 work = lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()  # noqa: E731
-                await runner.engine.store._database.run_outside(work)
+                await runner.engine.store.run_outside(work)
 
             release = asyncio.Event()
             text = " ".join(map(str, range(10_000)))
@@ -356,9 +355,9 @@ def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch, is_ne
         async with running() as runner:
             runner.play("Done.")
             store = runner.engine.store
-            clock, sixty_days = store._clock, timedelta(days=60)
+            clock, sixty_days = store.clock, timedelta(days=60)
             task = None if is_new else await runner.add(every="every 5 minutes")
-            store._clock = lambda: clock() + sixty_days.total_seconds()
+            store.clock = lambda: clock() + sixty_days.total_seconds()
             if task is None:
                 runner.engine.tasks.now = lambda: datetime.now(UTC) + sixty_days
                 task = await runner.add(every="every 5 minutes")
@@ -366,7 +365,7 @@ def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch, is_ne
                 task = await runner.wait_for(task, lambda one: one.state == "waiting" and one.run == 1)
             assert task.next_run is not None
             assert task.next_run > datetime.now(UTC) + timedelta(days=59)
-            store._clock = clock
+            store.clock = clock
             soon = datetime.now(UTC) + timedelta(minutes=5, seconds=WAIT_SECONDS)
             await runner.wait_for(task, lambda one: one.next_run is not None and one.next_run < soon)
 

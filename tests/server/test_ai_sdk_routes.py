@@ -12,6 +12,7 @@ from brain_servers import Player, Server, brain_served, client_of
 from turn_helpers import registry_of, words
 
 from brain import specialist
+from brain.store import conversations
 
 ANN = {"authorization": "Bearer anns"}
 BOB = {"authorization": "Bearer bobs"}
@@ -105,7 +106,7 @@ def test_a_turn_has_the_id_of_the_chat(server: Server) -> None:
     report = request(server, "GET", f"/v1/turns/{first['messageMetadata']['turn_id']}").json()
     found = {name: report[name] for name in ("conversation_id", "wire", "message_id")}
     assert found == {"conversation_id": "chat", "wire": "ai_sdk", "message_id": first["messageId"]}
-    stored = server.on_loop(server.engine.store.conversation("ann", "chat"))
+    stored = server.on_loop(server.engine.store.read(conversations.read_page, "ann", "chat"))
     assert stored is not None
     assert [(exchange.answer, exchange.outcome) for exchange in stored.exchanges] == [("Hello.", "complete")]
 

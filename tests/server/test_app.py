@@ -308,7 +308,7 @@ def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tm
     with brain_served(STORE=f"sqlite:{tmp_path / 'brain.db'}") as server, client_of(server) as client:
 
         def limit(pages: int) -> None:
-            database = server.engine.store._database
+            database = server.engine.store
             server.on_loop(database.run_outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()))
 
         release = asyncio.Event()

@@ -26,6 +26,7 @@ from turn_helpers import prose
 from brain import Progress, Registry, specialist
 from brain.errors import ModelError
 from brain.messages import Chunk, Message
+from brain.store import users
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 CLIENTS = 300
@@ -232,7 +233,7 @@ def is_idle(server: Server) -> bool:
     async def wait() -> None:
         while len(server.engine.runs) or server.server_state.connections:  # noqa: ASYNC110 - they end without an event
             await asyncio.sleep(0)
-        await server.engine.store.set_recall("none", True)  # a write, after all others
+        await server.engine.store.write(users.set_recalls, "none", True)  # a write, after all others
 
     assert server.left() == []
     asyncio.run_coroutine_threadsafe(wait(), server.loop).result(WAIT_SECONDS)

@@ -11,6 +11,7 @@ from brain_servers import Player, Server, brain_served, client_of
 from turn_helpers import registry_of
 
 from brain import Context, specialist
+from brain.store import tasks
 
 SECRET = "allergic to penicillin"
 SENT: list[str] = []
@@ -133,7 +134,7 @@ def test_the_prompt_of_a_task_that_a_model_wrote_inherits_what_the_model_read() 
     with chat(TASKS_AT_ONCE=0) as one:
         one.send("Remind me of my diary", call("diary"), call("later", prompt=f"The user is {SECRET}."), "Done.")
         (task,) = one.client.get("/v1/tasks").json()["tasks"]
-        stored = one.server.on_loop(one.server.engine.store.tasks.find("local", task["id"]))
+        stored = one.server.on_loop(one.server.engine.store.read(tasks.find, "local", task["id"]))
         assert stored is not None
         assert (stored.private_data, stored.untrusted, stored.user_text) == (True, False, "Remind me of my diary")
     with chat() as one:

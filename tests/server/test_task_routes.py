@@ -14,6 +14,8 @@ from sse_parser import EventSource
 from turn_helpers import registry_of
 
 from brain import Context, specialist
+from brain.store import tasks
+from brain.store.rows import micros
 
 DAILY = "FREQ=DAILY;BYHOUR=8;BYMINUTE=0"
 MONDAYS = "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0"
@@ -290,7 +292,7 @@ def test_events_continue_after_every_cursor(server: Server, client: httpx.Client
         task = add(client, "Read")
         client.patch(f"/v1/tasks/{task['id']}", json={"title": "Read papers"})
         client.post(f"/v1/tasks/{task['id']}/cancel")
-        server.on_loop(server.engine.store.tasks.append_report("ann", "c1", "t1"))
+        server.on_loop(server.engine.store.write(tasks.append_report, "ann", "c1", "t1"))
         server.loop.call_soon_threadsafe(server.engine.tasks.notify)
         events = [next(live) for _ in range(4)]
         assert [next(second) for _ in range(4)] == events
@@ -372,9 +374,9 @@ def test_a_report_is_a_turn_that_clients_can_join() -> None:
         assert [(one["source"], len(one["parts"])) for one in page["messages"]] == [("report", 0), ("report", 1)]
         assert client.post("/v1/conversations/c1/typing").status_code == 204
         ((held_until,),) = server.on_loop(
-            server.engine.store._database.read(lambda db: list(db.execute("SELECT held_until FROM channel_cursor")))
+            server.engine.store.read(lambda db: list(db.execute("SELECT held_until FROM channel_cursor")))
         )
-        assert held_until > server.engine.store.tasks.now()
+        assert held_until > micros(server.engine.store.now())
         assert 'brain_turns_total{outcome="complete",wire="report"} 1.0' in client.get("/metrics").text
 
 

@@ -19,6 +19,7 @@ from brain.messages import Item
 from brain.net.fetch import Fetch
 from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.plugins.registry import Registry
+from brain.store import idle, items
 from specialists.memory import choose_operation, is_read_only, memory, needs_approval, preview
 
 pytestmark = pytest.mark.anyio
@@ -78,14 +79,14 @@ class Session:
         return failure.reason
 
     async def ids(self, user: str = "ada") -> list[str]:
-        return sorted(item.id for item in await self.store.items(user))
+        return sorted(item.id for item in await self.store.read(items.list_items, user))
 
 
 @asynccontextmanager
-async def session(*items: Item) -> AsyncIterator[Session]:
+async def session(*given: Item) -> AsyncIterator[Session]:
     async with open_memory() as (memory, store, clock):
-        for item in items:
-            await store.put("ada", item)
+        for item in given:
+            await store.write(items.put, "ada", item)
         yield Session(memory, store, clock)
 
 
@@ -136,8 +137,10 @@ async def test_a_memory_names_the_number_of_its_conversations() -> None:
     async with session() as ada:
         for name in ("a", "b"):
             await add_exchanges(ada.store, "ada", name, ("I like jazz", "Good."))
-            (idle,) = await ada.store.claim_idle(TOMORROW, 1)
-            await ada.store.set_memory(idle, Item("m1", "memory", "They like jazz", NOON, NOON, conversation_id=name))
+            (quiet,) = await ada.store.write_unsynced(idle.claim, TOMORROW, 1)
+            await ada.store.write(
+                idle.set_memory, quiet, Item("m1", "memory", "They like jazz", NOON, NOON, conversation_id=name)
+            )
         assert (await ada.text(operation="long_memory")).splitlines()[1:] == [
             f"- #m1 (summary by a model, {NOON:%Y-%m-%d}, in 2 conversations): They like jazz"
         ]
@@ -198,10 +201,10 @@ async def test_an_item_changed_after_the_preview_is_not_deleted() -> None:
     params = {"operation": "forget", "text": "beer"}
     async with session(BEER) as ada:
         shown = await preview(params, context=ada.context)
-        await ada.store.put("ada", replace_text(BEER, "I like ginger beer"))
+        await ada.store.write(items.put, "ada", replace_text(BEER, "I like ginger beer"))
         reason = await ada.refusal(approved=shown, **params)
-        await ada.store.erase("ada", "f1")
-        await ada.store.put("ada", Item("f2", "fact", "I like beer", NOON, NOON, "preferences"))
+        await ada.store.write(items.erase, "ada", "f1")
+        await ada.store.write(items.put, "ada", Item("f2", "fact", "I like beer", NOON, NOON, "preferences"))
         assert await ada.refusal(approved=shown, **params) == reason
         assert await ada.ids() == ["f2"]
 

@@ -20,7 +20,8 @@ from brain.assist.router import find_router
 from brain.events import ApprovalRequired, SpecialistError, SpecialistResult
 from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.settings import read
-from brain.store.sqlite import SQLite
+from brain.store import tasks as stored
+from brain.store.store import Store
 from brain.task import Task
 from brain.tasks import Tasks
 from brain.tasks.view import UserTasks
@@ -34,7 +35,7 @@ BRIEFING = {"operation": "create", "title": "Briefing", "prompt": "My calendar",
 class Session:
     """Calls `tasks` for a user; it is Sunday, 2026-03-01 13:00 in Berlin."""
 
-    store: SQLite
+    store: Store
     service: Tasks
     user: str = "ada"
     conversation_id: str | None = "c1"
@@ -66,19 +67,19 @@ class Session:
 
     async def create(self, **params: Any) -> Task:
         text = await self.text(operation="create", **{"prompt": "Read it", **params})
-        task = await self.service.store.find(self.user, text.split()[3])
+        task = await self.service.store.read(stored.find, self.user, text.split()[3])
         assert task is not None, text
         return task
 
     async def put(self, task: Task, **changes: Any) -> None:
         changed = msgspec.structs.replace(task, **changes)
-        await self.store.tasks.change(task.user, task.id, lambda _: changed)
+        await self.store.write(stored.change, task.user, task.id, lambda _: changed)
 
 
 @asynccontextmanager
 async def session() -> AsyncIterator[Session]:
     clock = Clock(step=0)
-    async with opened(SQLite(None, clock=clock)) as store:
+    async with opened(Store(None, clock=clock)) as store:
         yield Session(store, Tasks(store, read({}), lambda: clock.time))
 
 
@@ -87,7 +88,7 @@ async def test_create() -> None:
         assert (await ada.text(operation="create", prompt="Read it")).endswith('"Read it". It runs in the background.')
         text = await ada.text(**BRIEFING, profile="expert", tell="never")
         assert text.endswith('"Briefing". It runs every weekday at 08:00 (Europe/Berlin).')
-        (briefing,) = await ada.service.store.list_tasks("ada", ["waiting"])
+        (briefing,) = await ada.service.store.read(stored.list_tasks, "ada", ["waiting"])
         assert (briefing.every, briefing.profile, briefing.tell, briefing.conversation_id) == (
             "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYHOUR=8;BYMINUTE=0", "expert", "never", "c1",
         )  # fmt: skip
@@ -100,7 +101,7 @@ async def test_a_repeated_call_returns_the_same_task_and_another_one_is_a_duplic
         assert await ada.create(key="t1-c1") == first
         reason = await ada.reason(operation="create", prompt=" read  IT", key="t1-c2")
         assert all(part in reason for part in (first.id, "Read it", "pending"))
-        assert len(await ada.service.store.list_tasks("ada")) == 1
+        assert len(await ada.service.store.read(stored.list_tasks, "ada")) == 1
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -148,7 +149,7 @@ async def test_conversations_that_clients_keep_and_nested_tasks_create_none() ->
         assert (nested.depth, nested.parent) == (2, parent.id)
         for other in (replace(ada, parent=nested), replace(ada, conversation_id=None)):
             await other.reason(operation="create", prompt="More")
-        assert len(await ada.service.store.list_tasks("ada")) == 2
+        assert len(await ada.service.store.read(stored.list_tasks, "ada")) == 2
 
 
 async def test_cancelling_has_five_outcomes() -> None:

@@ -1,4 +1,4 @@
-"""`wiki` against a real MediaWiki on SQLite, with TextExtracts as on Wikipedia and without as on Fandom."""
+"""`wiki` against a real MediaWiki on Store, with TextExtracts as on Wikipedia and without as on Fandom."""
 
 import os
 import shutil

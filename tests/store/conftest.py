@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from store_helpers import Clock, store_at
 
-from brain.store.sqlite import SQLite
+from brain.store.store import Store
 
 
 @pytest.fixture
@@ -21,18 +21,18 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def file_store(path: Path, clock: Clock) -> AsyncIterator[SQLite]:
+async def file_store(path: Path, clock: Clock) -> AsyncIterator[Store]:
     async with store_at(path, clock) as store:
         yield store
 
 
 @pytest.fixture
-async def memory_store(clock: Clock) -> AsyncIterator[SQLite]:
+async def memory_store(clock: Clock) -> AsyncIterator[Store]:
     async with store_at(None, clock) as store:
         yield store
 
 
 @pytest.fixture(params=["memory", "file"])
-async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> AsyncIterator[SQLite]:
+async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> AsyncIterator[Store]:
     async with store_at(path if request.param == "file" else None, clock) as store:
         yield store

@@ -6,8 +6,9 @@ import pytest
 from store_helpers import Clock, fact, opened
 
 from brain.messages import Call, Exchange, Marks, Part, Steer, Text
+from brain.store import answers, items
 from brain.store.answers import normalize, pieces
-from brain.store.sqlite import SQLite
+from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -16,14 +17,14 @@ DAY = 86_400
 ANSWER = "The **third** release, 0.3, is out!"
 
 
-async def remember(store: SQLite, marks: Marks, answer: str | Sequence[Part], user: str = "ada") -> None:
+async def remember(store: Store, marks: Marks, answer: str | Sequence[Part], user: str = "ada") -> None:
     parts = [Text(answer, 1)] if isinstance(answer, str) else answer
     exchange = Exchange("", untrusted=marks.untrusted, private_data=marks.private_data)
-    await store.remember_answer(user, exchange, pieces(parts))
+    await store.write_unsynced(answers.remember, user, exchange, pieces(parts))
 
 
-async def marks_of(store: SQLite, *answers: str, user: str = "ada") -> Marks:
-    return await store.answer_marks(user, [normalize(answer) for answer in answers])
+async def marks_of(store: Store, *given: str, user: str = "ada") -> Marks:
+    return await store.read(answers.find_marks, user, [normalize(answer) for answer in given])
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ async def marks_of(store: SQLite, *answers: str, user: str = "ada") -> Marks:
         "To approve it: `curl`; to decline it, send false.",
     ],
 )
-async def test_an_answer_is_recognized_however_a_client_shows_it(store: SQLite, sent_back: str) -> None:
+async def test_an_answer_is_recognized_however_a_client_shows_it(store: Store, sent_back: str) -> None:
     await remember(store, BOTH, "Another one.")
     await remember(store, NONE, ANSWER)
     assert await marks_of(store, sent_back) == NONE
@@ -48,17 +49,17 @@ async def test_an_answer_is_recognized_however_a_client_shows_it(store: SQLite, 
 
 
 @pytest.mark.parametrize("other", [ANSWER + "1", ANSWER[:-8], "", "<details>0.3</details>", "👍", "The third release"])
-async def test_another_answer_is_unknown(store: SQLite, other: str) -> None:
+async def test_another_answer_is_unknown(store: Store, other: str) -> None:
     await remember(store, NONE, ANSWER)
     assert await marks_of(store, other) == UNTRUSTED
     assert await marks_of(store, ANSWER, user="eve") == UNTRUSTED
-    await store.put("ada", fact("f1", "I like jazz"))
+    await store.write(items.put, "ada", fact("f1", "I like jazz"))
     assert await marks_of(store, ANSWER) == NONE
     assert await marks_of(store, ANSWER, other) == BOTH
     assert await marks_of(store, other, user="eve") == UNTRUSTED
 
 
-async def test_the_pieces_of_an_answer_are_recognized_alone_and_together(store: SQLite) -> None:
+async def test_the_pieces_of_an_answer_are_recognized_alone_and_together(store: Store) -> None:
     parts: list[Part] = [Text("Let me ", 1), Text("look. ", 1), Call("web"), Steer("Faster!", 1), Text("It rains.", 2)]
     await remember(store, NONE, parts)
     assert await marks_of(store, "Let me look. ", "It rains.") == NONE
@@ -68,7 +69,7 @@ async def test_the_pieces_of_an_answer_are_recognized_alone_and_together(store: 
     assert await marks_of(store, "👍 ") == NONE
 
 
-async def test_equal_answers_have_the_marks_of_all_their_turns(store: SQLite) -> None:
+async def test_equal_answers_have_the_marks_of_all_their_turns(store: Store) -> None:
     for marks in (NONE, Marks(private_data=True), UNTRUSTED, NONE):
         await remember(store, marks, ANSWER)
     assert await marks_of(store, ANSWER) == BOTH
@@ -76,18 +77,18 @@ async def test_equal_answers_have_the_marks_of_all_their_turns(store: SQLite) ->
 
 async def test_an_answer_is_recognized_for_thirty_days() -> None:
     clock = Clock(step=0)
-    async with opened(SQLite(None, clock=clock)) as store:
+    async with opened(Store(None, clock=clock)) as store:
         await remember(store, NONE, ANSWER)
         clock.now += 30 * DAY
         assert await marks_of(store, ANSWER) == NONE
         clock.now += 1
         assert await marks_of(store, ANSWER) == UNTRUSTED
         await remember(store, NONE, "Another one.")
-        count = await store._database.read(lambda db: db.execute("SELECT count(*) FROM answer").fetchone()[0])
+        count = await store.read(lambda db: db.execute("SELECT count(*) FROM answer").fetchone()[0])
         assert count == 1
 
 
-async def test_no_text_is_stored_and_nothing_is_left_of_a_user(store: SQLite) -> None:
+async def test_no_text_is_stored_and_nothing_is_left_of_a_user(store: Store) -> None:
     await remember(store, BOTH, ANSWER)
     await store.forget("ada")
     assert await marks_of(store, ANSWER) == UNTRUSTED

@@ -20,7 +20,7 @@ import pytest
 from store_helpers import add_turn, answer, question, read_turns, store_at
 
 from brain.errors import BadRequest
-from brain.store import open_store
+from brain.store import items, open_store
 
 WRITER = Path(__file__).parent.parent / "store_writer.py"
 KILLS = int(os.environ.get("BRAIN_TEST_KILLS", "10"))
@@ -68,7 +68,7 @@ class Expected:
                 for name in names:
                     if exchanges := await read_turns(store, user, name):
                         found.conversations[user, name] = [[*one] for one in exchanges]
-                    if item := await store.item(user, name):
+                    if item := await store.read(items.find, user, name):
                         found.items[user, name] = item.text
         return vars(found) == vars(self)
 
@@ -125,7 +125,7 @@ async def test_two_processes_never_mix_a_conversation(tmp_path: Path) -> None:
             with pytest.raises(BadRequest) as caught:
                 await store.begin("ada", "shared", question("mine"), ())
             assert (caught.value.code, caught.value.status) == ("busy", 409)
-            assert [one.running for one in await store.conversations("ada")] == [True]
+            assert [one.running for one in await store.list_conversations("ada")] == [True]
             await add_turn(store, "ada", "other")
         with pytest.raises(BadRequest):  # nobody knows yet that it was killed
             await store.begin("ada", "shared", question("mine"), ())

@@ -9,8 +9,8 @@ from store_helpers import NOON, fact, store_at
 
 from brain.messages import ItemEmbedding
 from brain.runtime import import_sanitizer
-from brain.store import conversations, items
-from brain.store.sqlite import SQLite
+from brain.store import conversations, items, vectors
+from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ def talks(count: int, message: str = "I like jazz", name: str = "c") -> Iterator
                "message": message, "question": message, "started": NOW, "outcome": "complete"}  # fmt: skip
 
 
-async def steps(store: SQLite, work: Callable[[], Awaitable[object]]) -> int:
+async def steps(store: Store, work: Callable[[], Awaitable[object]]) -> int:
     """How many instructions SQLite executes for something, on any connection of the store."""
     count = 0
 
@@ -43,10 +43,10 @@ async def steps(store: SQLite, work: Callable[[], Awaitable[object]]) -> int:
         return 0
 
     await work()
-    for db in store._database._connections:
+    for db in store._connections:
         db.set_progress_handler(step, 1)
     await work()
-    for db in store._database._connections:
+    for db in store._connections:
         db.set_progress_handler(None, 1)
     return count
 
@@ -61,10 +61,10 @@ async def test_recall_takes_the_same_work_however_many_other_facts_there_are(
             texts = ["I went cycling in Bergen"] * 20 + ["My neighbour grows tomatoes"] * others
             await store.import_user("ada", facts(texts), import_sanitizer)
 
-            async def search(store: SQLite = store) -> None:
-                found = await store.search_words("ada", "cycling in Bergen", kinds=("fact", "memory"), limit=30)
+            async def search(store: Store = store) -> None:
+                found = await store.read(items.search, "ada", "cycling in Bergen", kinds=("fact", "memory"), limit=30)
                 assert [item.id for item, _ in found] == [f"f{number}" for number in range(20)]
-                assert await store.items("ada", kind="fact", category="personal", limit=9) == []
+                assert await store.read(items.list_items, "ada", kind="fact", category="personal", limit=9) == []
 
             costs.append(await steps(store, search))
     assert costs[1] < 1.5 * costs[0]
@@ -80,8 +80,8 @@ async def test_a_frequent_word_takes_the_same_work_however_many_conversations_ha
             await store.import_user("ada", talks(count), import_sanitizer)
             newest = [f"c{n}" for n in range(count - 1, count - 21, -1)]
 
-            async def search(store: SQLite = store, newest: list[str] = newest) -> None:
-                found = await store.conversations("ada", words="jazz", limit=20)
+            async def search(store: Store = store, newest: list[str] = newest) -> None:
+                found = await store.list_conversations("ada", words="jazz", limit=20)
                 assert [one.id for one in found] == newest
                 assert "jazz" in found[0].excerpt
 
@@ -89,25 +89,27 @@ async def test_a_frequent_word_takes_the_same_work_however_many_conversations_ha
     assert costs[1] < 1.5 * costs[0]
 
 
-async def test_frequent_words_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch, file_store: SQLite) -> None:
+async def test_frequent_words_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch, file_store: Store) -> None:
     monkeypatch.setattr(conversations, "FREQUENT", 10)
     monkeypatch.setattr(conversations, "NEWEST_SEARCHED", 30)
     await file_store.import_user("ada", talks(100), import_sanitizer)
     await file_store.import_user("ada", talks(60, "I like chess", "d"), import_sanitizer)  # which are newer
     for words in ("jazz", "jazz like", "jazz tuba", "ja"):
         found, before = list[str](), None
-        while page := await file_store.conversations("ada", words=words, before=before, limit=15):
+        while page := await file_store.list_conversations("ada", words=words, before=before, limit=15):
             found += [one.id for one in page]
             before = found[-1]
         assert found == [f"c{n}" for n in range(99, -1, -1)], words
 
 
-async def test_items_with_vectors_are_skipped_when_vectors_are_made(file_store: SQLite) -> None:
+async def test_items_with_vectors_are_skipped_when_vectors_are_made(file_store: Store) -> None:
     await file_store.import_user("ada", facts([f"{n}" for n in range(299)]), import_sanitizer)
-    await file_store.embed("m", [("ada", f"f{n}", f"{n}", ItemEmbedding([1.0])) for n in range(299)])
-    await file_store.put("ada", fact("new", "new"))
+    await file_store.write_unsynced(
+        vectors.write, "m", [("ada", f"f{n}", f"{n}", ItemEmbedding([1.0])) for n in range(299)]
+    )
+    await file_store.write(items.put, "ada", fact("new", "new"))
 
     async def search() -> None:
-        assert [item.id for _, item in await file_store.without_vector("m", 32)] == ["new"]
+        assert [item.id for _, item in await file_store.search(vectors.lacking, "m", 32)] == ["new"]
 
     assert await steps(file_store, search) < 300

@@ -12,8 +12,8 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, file, read_turn
 from brain.errors import StoreError
 from brain.messages import Counts, Kind
 from brain.runtime import import_sanitizer
-from brain.store import conversations, hidden, transfer
-from brain.store.sqlite import SQLite
+from brain.store import conversations, hidden, idle, items, transfer, users, vectors
+from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -43,21 +43,21 @@ def export(exchanges: int = 100, facts: int = 100) -> Iterator[dict[str, Any]]:
 class SlowImport:
     """An import whose transactions a test makes one by one, as if its process were slow, or killed."""
 
-    def __init__(self, store: SQLite, records: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, store: Store, records: Iterable[dict[str, Any]]) -> None:
         lines = iter([json.dumps(record).encode() for record in records])
         self._store, self._import = store, transfer.Import("ada", lines, import_sanitizer)
 
     async def begin(self, transactions: int) -> "SlowImport":
-        await self._store._database.write(lambda db: self._import.begin(db, self._store._now()))
+        await self._store.write(self._import.begin)
         for _ in range(transactions):
             assert await self.take()
         return self
 
     async def take(self) -> bool:
-        return await self._store._database.write(lambda db: self._import.take(db, self._store._now()))
+        return await self._store.write(self._import.take)
 
     async def end(self) -> Counts:
-        return await self._store._database.write(lambda db: self._import.end(db, self._store._now()))
+        return await self._store.write(self._import.end)
 
     async def is_refused(self) -> bool:
         """Whether it can neither continue nor end."""
@@ -65,30 +65,30 @@ class SlowImport:
         return [type(outcome) for (outcome,) in outcomes] == [StoreError] * 2
 
 
-async def rows(store: SQLite) -> dict[str, int]:
+async def rows(store: Store) -> dict[str, int]:
     """How many rows there are of any user, visible or not."""
 
     def count(db: Any) -> dict[str, int]:
         found = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
         return {table: number for table, number in found.items() if number}
 
-    return await store._database.read(count)
+    return await store.read(count)
 
 
-async def everything(store: SQLite) -> list[object]:
+async def everything(store: Store) -> list[object]:
     """What anybody can see of a user."""
     return [
-        await store.users(),
-        await store.count("ada"),
-        await store.conversations("ada"),
-        await store.conversations("ada", words="jazz"),
-        await store.conversation("ada", "c"),
-        await store.recent("ada", 5),
-        await store.items("ada", limit=5),
-        await store.items("ada", words="jazz", limit=5),
-        await store.search_words("ada", "jazz", kinds=BOTH, limit=5),
-        await store.without_vector("m", 5),
-        await store.claim_idle(TOMORROW, 5),
+        await store.search(users.names),
+        await store.search(users.count, "ada"),
+        await store.list_conversations("ada"),
+        await store.list_conversations("ada", words="jazz"),
+        await store.read(conversations.read_page, "ada", "c"),
+        await store.read(conversations.recent, "ada", 5),
+        await store.read(items.list_items, "ada", limit=5),
+        await store.read(items.list_items, "ada", words="jazz", limit=5),
+        await store.read(items.search, "ada", "jazz", kinds=BOTH, limit=5),
+        await store.search(vectors.lacking, "m", 5),
+        await store.write_unsynced(idle.claim, TOMORROW, 5),
         [record["kind"] async for record in store.export("ada")],
     ]
 
@@ -96,16 +96,16 @@ async def everything(store: SQLite) -> list[object]:
 NOTHING: list[object] = [[], Counts(), [], [], None, [], [], [], [], [], [], ["brain", "preferences"]]
 
 
-async def test_an_import_is_seen_when_all_of_it_is_there(file_store: SQLite) -> None:
+async def test_an_import_is_seen_when_all_of_it_is_there(file_store: Store) -> None:
     store = file_store
     slow = await SlowImport(store, export()).begin(3)
     assert (await rows(store))["item"] > 0
     assert await everything(store) == NOTHING
     while await slow.take():
         assert await everything(store) == NOTHING
-    assert [await slow.end(), await store.count("ada")] == [WHOLE, WHOLE]
-    assert len(await store.conversations("ada", words="jazz")) == 1
-    found = await store.search_words("ada", "jazz", kinds=BOTH, limit=500)
+    assert [await slow.end(), await store.search(users.count, "ada")] == [WHOLE, WHOLE]
+    assert len(await store.list_conversations("ada", words="jazz")) == 1
+    found = await store.read(items.search, "ada", "jazz", kinds=BOTH, limit=500)
     assert len(found) == 100
     assert {(item.conversation_id, item.message_id) for item, _ in found} == {("c", f"q{n}") for n in range(100)}
 
@@ -128,43 +128,45 @@ async def test_nothing_is_left_of_an_import_whose_process_was_killed(
 
 
 @pytest.mark.parametrize("seconds", [60, -3_600])
-async def test_an_import_that_counts_as_dead_cannot_continue(file_store: SQLite, clock: Clock, seconds: int) -> None:
+async def test_an_import_that_counts_as_dead_cannot_continue(file_store: Store, clock: Clock, seconds: int) -> None:
     store = file_store
     slow = await SlowImport(store, export()).begin(3)
     clock.advance(seconds=seconds)
-    ((user,),) = await store._database.read(lambda db: [hidden.removable(db, store._now())])
-    assert await store._database.write(lambda db: hidden.remove_some(db, user))
+    ((user,),) = await store.read(lambda tx: [hidden.removable(tx)])
+    assert await store.write(lambda db: hidden.remove_some(db, user))
     assert await slow.is_refused()
     await store._vacuum.sweep()
     assert await rows(store) == {}
 
 
-async def test_an_import_for_a_user_who_was_erased_cannot_continue(file_store: SQLite) -> None:
+async def test_an_import_for_a_user_who_was_erased_cannot_continue(file_store: Store) -> None:
     slow = await SlowImport(file_store, export()).begin(1)
     await file_store.forget("ada")
     assert await slow.is_refused()
 
 
-async def test_what_came_to_exist_during_an_import_stays(file_store: SQLite) -> None:
+async def test_what_came_to_exist_during_an_import_stays(file_store: Store) -> None:
     store = file_store
     slow = await SlowImport(store, export()).begin(1)
     await add_turn(store, "ada", "c", "Mine")
-    await store.put("ada", fact("f3", "I like rock"))
+    await store.write(items.put, "ada", fact("f3", "I like rock"))
     while await slow.take():
         pass
     assert await slow.end() == Counts(facts=99)
     await store._vacuum.sweep()
     assert await read_turns(store, "ada", "c") == [("Mine", "Hi", "complete")]
-    assert [one.text for one in await store.items("ada", limit=200) if one.id == "f3"] == ["I like rock"]
-    assert len(await store.conversations("ada", words="mine")) == 1
+    assert [one.text for one in await store.read(items.list_items, "ada", limit=200) if one.id == "f3"] == [
+        "I like rock"
+    ]
+    assert len(await store.list_conversations("ada", words="mine")) == 1
     expected = {"conversation": 1, "exchange": 1, "exchange_words": 1, "item": 100, "item_words": 100, "user": 1}
     assert await rows(store) == expected
     sizes = "SELECT (SELECT bytes FROM user), (SELECT sum(bytes) FROM item) + (SELECT sum(bytes) FROM conversation)"
-    ((counted, summed),) = await store._database.read(lambda db: db.execute(sizes).fetchall())
+    ((counted, summed),) = await store.read(lambda db: db.execute(sizes).fetchall())
     assert counted == summed
 
 
-async def test_turns_run_while_somebody_imports(file_store: SQLite) -> None:
+async def test_turns_run_while_somebody_imports(file_store: Store) -> None:
     has_read = asyncio.Event()
 
     def records() -> Iterator[dict[str, Any]]:
@@ -177,26 +179,24 @@ async def test_turns_run_while_somebody_imports(file_store: SQLite) -> None:
         await add_turn(file_store, "bob", "d", number=number)
         assert not importing.done()
     await importing
-    assert (await file_store.count("ada")).messages == 6_000
+    assert (await file_store.search(users.count, "ada")).messages == 6_000
 
 
 async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(path: Path, clock: Clock) -> None:
     async with store_at(path, clock) as store:
 
         def delete(conversation_id: str) -> Any:
-            return store._database.write(
-                lambda db: conversations.delete(db, "ada", conversation_id, store._leases.lease)
-            )
+            return store.write(conversations.delete, "ada", conversation_id)
 
         await store.import_user("ada", export(300, 5), import_sanitizer)
         await add_turn(store, "ada", "d", "I like jazz", files=[file(b"x")])
-        assert len(await store.conversations("ada", words="jazz")) == 2
+        assert len(await store.list_conversations("ada", words="jazz")) == 2
         commits: list[str] = []
-        store._database._connections[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+        store._connections[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
         hidden_user = await delete("c")
-        assert [one.id for one in await store.conversations("ada", words="jazz")] == ["d"]
-        assert await store.count("ada") == Counts(conversations=1, messages=2, files=1, facts=5)
-        assert {item.conversation_id for item in await store.items("ada")} == {None}
+        assert [one.id for one in await store.list_conversations("ada", words="jazz")] == ["d"]
+        assert await store.search(users.count, "ada") == Counts(conversations=1, messages=2, files=1, facts=5)
+        assert {item.conversation_id for item in await store.read(items.list_items, "ada")} == {None}
         assert (await rows(store))["exchange"] == 301
         assert await store._vacuum.remove(hidden_user)
         assert len(commits) > 300 / hidden.REMOVED_ROWS
@@ -207,13 +207,13 @@ async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(
         assert await rows(store) == {"item": 5, "item_words": 5, "user": 1}
 
 
-async def test_an_erased_user_is_gone_at_once(file_store: SQLite) -> None:
+async def test_an_erased_user_is_gone_at_once(file_store: Store) -> None:
     store = file_store
     await store.import_user("ada", export(), import_sanitizer)
-    erased = await store._database.write(lambda db: conversations.delete_user(db, "ada", store._leases.lease))
+    erased = await store.write(conversations.delete_user, "ada")
     assert erased[0] == WHOLE
     assert await everything(store) == NOTHING
     await add_turn(store, "ada", "c", "Anew")
-    assert len(await store.conversations("ada", words="anew")) == 1
+    assert len(await store.list_conversations("ada", words="anew")) == 1
     await store._vacuum.sweep()
     assert await rows(store) == {"conversation": 1, "exchange": 1, "exchange_words": 1, "user": 1}

@@ -13,7 +13,8 @@ from store_helpers import Clock, answer, file, lose_turns, question, store_at
 
 from brain.errors import BadRequest
 from brain.messages import History
-from brain.store.sqlite import SQLite
+from brain.store import conversations
+from brain.store.store import Store
 
 HISTORIES = int(os.environ.get("BRAIN_TEST_HISTORIES", "200"))
 STEPS = 25
@@ -54,7 +55,7 @@ class Chat:
 class Model:
     """The same steps in a store and in lists and dictionaries."""
 
-    store: SQLite
+    store: Store
     clock: Clock
     rng: random.Random
     places: list[Place]
@@ -140,7 +141,7 @@ class Model:
 
     async def rename(self, place: Place) -> None:
         self.count += 1
-        renamed = await self.store.rename(*place, f"title {self.count}")
+        renamed = await self.store.write(conversations.rename, *place, f"title {self.count}")
         assert (renamed is not None) == (place in self.chats)
         if renamed is not None:
             self.chats[place].title = f"title {self.count}"
@@ -165,7 +166,7 @@ class Model:
 
     async def compare(self) -> None:
         for place in self.places:
-            page = await self.store.conversation(*place, limit=1000)
+            page = await self.store.read(conversations.read_page, *place, limit=1000)
             found = [] if page is None else [(e.message, e.answer, e.outcome, list(e.files)) for e in page.exchanges]
             turns = self.chats.get(place, Chat()).turns
             shown = [
@@ -182,11 +183,11 @@ class Model:
                 assert [one.id for one in page.files] == sorted(n for *_, files in found for n in files)
         for user in {place[0] for place in self.places}:
             names = sorted(name for owner, name in self.chats if owner == user)
-            assert sorted(one.id for one in await self.store.conversations(user)) == names
+            assert sorted(one.id for one in await self.store.list_conversations(user)) == names
             for number in range(max(1, self.count - 8), self.count + 1):
                 reply = f"answer{number}x"
                 have = [place for place, chat in self.chats.items() if any(t.reply == reply for t in chat.turns)]
-                found_by = [(user, one.id) for one in await self.store.conversations(user, words=reply)]
+                found_by = [(user, one.id) for one in await self.store.list_conversations(user, words=reply)]
                 assert found_by == [place for place in have if place[0] == user]
 
 

@@ -5,8 +5,9 @@ import sqlite3
 import pytest
 from store_helpers import add_turn, fact
 
-from brain.store import search_terms
-from brain.store.sqlite import SQLite
+from brain.store import items, search_terms
+from brain.store.store import Store
+from brain.store.tx import Tx
 
 pytestmark = pytest.mark.anyio
 
@@ -29,35 +30,35 @@ def test_every_term_that_the_index_makes_begins_with_its_owner() -> None:
     db.close()
 
 
-async def test_words_are_found_without_case_and_accents_in_any_script(memory_store: SQLite) -> None:
+async def test_words_are_found_without_case_and_accents_in_any_script(memory_store: Store) -> None:
     texts = ["Straße ÉCLAIR", "Привет Ёлка", "Καλημέρα Ἀθῆναι", "お茶 をください", "नमस्ते"]
     for number, text in enumerate(texts):
-        await memory_store.put("ann", fact(f"i{number}", text))
+        await memory_store.write(items.put, "ann", fact(f"i{number}", text))
     words = ["strasse", "eclair", "привет", "елка", "ΚΑΛΗΜΕΡΑ", "αθηναι", "お茶", "नमस्ते"]
-    found = [[item.id for item in await memory_store.items("ann", words=word)] for word in words]
+    found = [[item.id for item in await memory_store.read(items.list_items, "ann", words=word)] for word in words]
     assert found == [["i0"], ["i0"], ["i1"], ["i1"], ["i2"], ["i2"], ["i3"], ["i4"]]
 
 
-async def test_no_user_writes_terms_for_another(memory_store: SQLite) -> None:
+async def test_no_user_writes_terms_for_another(memory_store: Store) -> None:
     planted = " ".join(f"{OTHER_LETTER}{term}" for term in TERMS)
     await add_turn(memory_store, "ann", "c", "I like tea")
-    await memory_store.put("ann", fact("a", "I like tea"))
+    await memory_store.write(items.put, "ann", fact("a", "I like tea"))
     await add_turn(memory_store, "eve", "d", planted)
-    await memory_store.put("eve", fact("e", planted))
-    assert await memory_store.conversations("ann", words="penicillin") == []
-    assert await memory_store.search_words("ann", "penicillin", kinds=("fact", "memory"), limit=9) == []
+    await memory_store.write(items.put, "eve", fact("e", planted))
+    assert await memory_store.list_conversations("ann", words="penicillin") == []
+    assert await memory_store.read(items.search, "ann", "penicillin", kinds=("fact", "memory"), limit=9) == []
 
 
-async def test_whatever_is_in_the_index_no_user_finds_what_is_anothers(memory_store: SQLite) -> None:
-    def plant(db: sqlite3.Connection) -> None:
-        db.execute("UPDATE item_words SET words = ?", (" ".join(TERMS),))
-        db.execute("UPDATE exchange_words SET words = ?", (" ".join(TERMS),))
+async def test_whatever_is_in_the_index_no_user_finds_what_is_anothers(memory_store: Store) -> None:
+    def plant(tx: Tx) -> None:
+        tx.execute("UPDATE item_words SET words = ?", (" ".join(TERMS),))
+        tx.execute("UPDATE exchange_words SET words = ?", (" ".join(TERMS),))
 
     for user in ("ann", "eve"):
         await add_turn(memory_store, user, f"c-{user}", "I like tea")
-        await memory_store.put(user, fact(f"f-{user}", "I like tea"))
-        assert len(await memory_store.conversations(user, words="tea")) == 1
-    await memory_store._database.write(plant)
+        await memory_store.write(items.put, user, fact(f"f-{user}", "I like tea"))
+        assert len(await memory_store.list_conversations(user, words="tea")) == 1
+    await memory_store.write(plant)
     for user in ("ann", "eve"):
-        assert [one.id for one in await memory_store.conversations(user, words="penicillin")] == [f"c-{user}"]
-        assert [one.id for one in await memory_store.items(user, words="penicillin")] == [f"f-{user}"]
+        assert [one.id for one in await memory_store.list_conversations(user, words="penicillin")] == [f"c-{user}"]
+        assert [one.id for one in await memory_store.read(items.list_items, user, words="penicillin")] == [f"f-{user}"]

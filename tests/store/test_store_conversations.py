@@ -18,14 +18,14 @@ from store_helpers import (
 from brain.errors import BadRequest
 from brain.events import Citation
 from brain.messages import Call, Interaction, Part, Text
-from brain.store import conversations, users
-from brain.store.sqlite import SQLite
+from brain.store import conversations, idle, items, users
+from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
 
 
-async def listed(store: SQLite, user: str = "ada", **query: str) -> list[str]:
-    return [one.id for one in await store.conversations(user, **query)]  # type: ignore[arg-type]
+async def listed(store: Store, user: str = "ada", **query: str) -> list[str]:
+    return [one.id for one in await store.list_conversations(user, **query)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -39,38 +39,38 @@ async def listed(store: SQLite, user: str = "ada", **query: str) -> list[str]:
         ("", "a.txt b.txt"),
     ],
 )
-async def test_the_title_is_the_first_words_or_the_files(memory_store: SQLite, words: str, title: str) -> None:
+async def test_the_title_is_the_first_words_or_the_files(memory_store: Store, words: str, title: str) -> None:
     await add_turn(memory_store, "ada", "c", words, files=[file(b""), file(b"", "b.txt")])
-    assert [one.title for one in await memory_store.conversations("ada")] == [title]
+    assert [one.title for one in await memory_store.list_conversations("ada")] == [title]
 
 
-async def test_a_title_follows_the_first_question_until_its_user_gives_one(store: SQLite) -> None:
+async def test_a_title_follows_the_first_question_until_its_user_gives_one(store: Store) -> None:
     await add_turn(store, "ada", "c", "Old words", number=1)
     await add_turn(store, "ada", "c", "New words", number=2, replaces="q1")
-    assert [one.title for one in await store.conversations("ada")] == ["New words"]
+    assert [one.title for one in await store.list_conversations("ada")] == ["New words"]
     assert await listed(store, words="old") == []
-    renamed = await store.rename("ada", "c", "  My \n own ")
+    renamed = await store.write(conversations.rename, "ada", "c", "  My \n own ")
     assert renamed is not None
     assert renamed.title == "My own"
     await add_turn(store, "ada", "c", "Newest", number=3, replaces="q2")
-    assert [one.title for one in await store.conversations("ada", words="own")] == ["My own"]
-    assert await store.rename("eve", "c", "Of eve") is None
+    assert [one.title for one in await store.list_conversations("ada", words="own")] == ["My own"]
+    assert await store.write(conversations.rename, "eve", "c", "Of eve") is None
 
 
-async def test_conversations_are_listed_by_last_use_page_by_page(store: SQLite) -> None:
+async def test_conversations_are_listed_by_last_use_page_by_page(store: Store) -> None:
     for n in (1, 2, 3, 4, 5, 2):
         await add_turn(store, "ada", f"c{n}")
     await add_turn(store, "eve", "c9")
-    pages = [await store.conversations("ada", limit=2)]
+    pages = [await store.list_conversations("ada", limit=2)]
     while pages[-1]:
-        pages.append(await store.conversations("ada", limit=2, before=pages[-1][-1].id))
+        pages.append(await store.list_conversations("ada", limit=2, before=pages[-1][-1].id))
     assert [[one.id for one in page] for page in pages] == [["c2", "c5"], ["c4", "c3"], ["c1"], []]
     with pytest.raises(BadRequest) as caught:
-        await store.conversations("ada", before="c9")
+        await store.list_conversations("ada", before="c9")
     assert (caught.value.status, caught.value.field) == (400, "before")
 
 
-async def test_the_last_used_is_first_although_a_clock_was_ahead(store: SQLite, clock: Clock) -> None:
+async def test_the_last_used_is_first_although_a_clock_was_ahead(store: Store, clock: Clock) -> None:
     await add_turn(store, "ada", "before")
     clock.advance(days=20)
     await add_turn(store, "ada", "ahead")
@@ -81,28 +81,28 @@ async def test_the_last_used_is_first_although_a_clock_was_ahead(store: SQLite, 
     order = ["last", "ahead", "after", "also ahead", "before"]
     assert await listed(store) == order
     assert await listed(store, before="after") == order[3:]
-    assert (await store.conversations("ada"))[0].updated < TOMORROW
+    assert (await store.list_conversations("ada"))[0].updated < TOMORROW
     await store.drop(await store.begin("ada", "after", question("Dropped", 9), ()))
     assert (await listed(store))[:2] == order[:2]
 
 
-async def test_a_conversation_is_read_page_by_page(store: SQLite) -> None:
+async def test_a_conversation_is_read_page_by_page(store: Store) -> None:
     for n in range(1, 6):
         await add_turn(store, "ada", "c", f"{n}", number=n, files=[file(b"x", f"{n}")])
     seen, before = list[object](), None
     while not seen or before:
-        page = await store.conversation("ada", "c", before=before, limit=2)
+        page = await store.read(conversations.read_page, "ada", "c", before=before, limit=2)
         assert page is not None
         seen.append(([one.message for one in page.exchanges], [one.name for one in page.files], page.earlier))
         before = page.earlier
     assert seen == [(["4", "5"], ["4", "5"], "q4"), (["2", "3"], ["2", "3"], "q2"), (["1"], ["1"], None)]
     with pytest.raises(BadRequest) as caught:
-        await store.conversation("ada", "c", before="q9")
+        await store.read(conversations.read_page, "ada", "c", before="q9")
     assert (caught.value.status, caught.value.field) == (400, "before")
-    assert await store.conversation("eve", "c") is None
+    assert await store.read(conversations.read_page, "eve", "c") is None
 
 
-async def test_pages_of_long_exchanges_are_shorter(memory_store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_long_exchanges_are_shorter(memory_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "PAGE_BYTES", 4000)
     in_params = Call("web", params={"q": "ß" * 800}, id="c1", turn_pass=1)
     cited = replace(in_params, params={}, citations=(Citation("1", "T", "u" * 1600),))
@@ -111,7 +111,7 @@ async def test_pages_of_long_exchanges_are_shorter(memory_store: SQLite, monkeyp
         await add_turn(memory_store, "ada", "c", reply=parts, number=number)
     seen, before = list[list[str]](), None
     while not seen or before:
-        page = await memory_store.conversation("ada", "c", before=before)
+        page = await memory_store.read(conversations.read_page, "ada", "c", before=before)
         assert page is not None
         assert 1600 < page.size < 6000
         seen.append([one.question_id for one in page.exchanges])
@@ -119,16 +119,16 @@ async def test_pages_of_long_exchanges_are_shorter(memory_store: SQLite, monkeyp
     assert seen == [["q4"], ["q1", "q2", "q3"], ["q0"]]
 
 
-async def test_the_newest_messages_of_all_conversations(store: SQLite) -> None:
+async def test_the_newest_messages_of_all_conversations(store: Store) -> None:
     await add_turn(store, "ada", "a", "1", number=1)
     await add_turn(store, "ada", "b", "2", number=2)
     await add_turn(store, "ada", "a", "3", [], number=3, outcome="model_failed")
     await add_turn(store, "eve", "a", "of eve")
     await store.begin("ada", "b", question("runs", 4), ())
-    found = await store.recent("ada", 2)
+    found = await store.read(conversations.recent, "ada", 2)
     assert [(one.conversation_id, one.message, one.answer) for one in found] == [("a", "3", ""), ("b", "2", "Hi")]
     assert found[1] == Interaction("b", found[1].started, "2", "Hi")
-    assert [one.message for one in await store.recent("ada", 9)] == ["3", "2", "1"]
+    assert [one.message for one in await store.read(conversations.recent, "ada", 9)] == ["3", "2", "1"]
 
 
 # search
@@ -159,25 +159,25 @@ async def test_the_newest_messages_of_all_conversations(store: SQLite) -> None:
         ("_", []),
     ],
 )
-async def test_conversations_are_found_by_their_words(store: SQLite, words: str, found: list[str]) -> None:
+async def test_conversations_are_found_by_their_words(store: Store, words: str, found: list[str]) -> None:
     await add_turn(store, "ada", "c1", "I am allergic to penicillin", "Tell your doctor.")
     await add_turn(store, "ada", "c2", "北京的天气好吗", "很好")
-    await store.rename("ada", "c2", "Journeys")
+    await store.write(conversations.rename, "ada", "c2", "Journeys")
     await add_turn(store, "ada", "c3", "Who is the doctor?", "Dr. Müller, the one to ask.")
     await add_turn(store, "eve", "c1", "I take penicillin, says eve's doctor")
     assert await listed(store, words=words) == found
 
 
-async def test_an_excerpt_shows_where_the_words_are(store: SQLite) -> None:
+async def test_an_excerpt_shows_where_the_words_are(store: Store) -> None:
     await add_turn(store, "ada", "c", "Hello", "lorem " * 100 + "The appointment is\non Friday. " + "ipsum " * 100)
-    (found,) = await store.conversations("ada", words="appointments")
+    (found,) = await store.list_conversations("ada", words="appointments")
     assert "The appointment is on Friday." in found.excerpt
     assert (found.excerpt[0], found.excerpt[-1], len(found.excerpt) < 170) == ("…", "…", True)
-    (found,) = await store.conversations("ada", words="hello")
+    (found,) = await store.list_conversations("ada", words="hello")
     assert found.excerpt.startswith("Hello lorem")
 
 
-async def test_what_was_replaced_or_deleted_or_still_runs_is_not_found(store: SQLite, clock: Clock) -> None:
+async def test_what_was_replaced_or_deleted_or_still_runs_is_not_found(store: Store, clock: Clock) -> None:
     await add_turn(store, "ada", "c", "apple", "pear", number=1)
     assert await listed(store, words="apple") == ["c"]
     await add_turn(store, "ada", "c", "plum", "cherry", number=2, replaces="q1")
@@ -193,23 +193,26 @@ async def test_what_was_replaced_or_deleted_or_still_runs_is_not_found(store: SQ
     assert await listed(store, words="grape") == []
 
 
-async def test_deleting_a_conversation_leaves_its_facts(store: SQLite) -> None:
+async def test_deleting_a_conversation_leaves_its_facts(store: Store) -> None:
     for user in ("ada", "eve"):
         await add_turn(store, user, "c", "I like jazz", files=[file(b"x")])
-        await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1"))
-        await store.put(user, memory("m1", "They like jazz", conversation_id="c"))
+        await store.write(items.put, user, fact("f1", "I like jazz", conversation_id="c", message_id="q1"))
+        await store.write(items.put, user, memory("m1", "They like jazz", conversation_id="c"))
     assert (await store.delete("ada", "c"), await store.delete("ada", "c")) == (True, False)
-    assert (await listed(store), await store.recent("ada", 5)) == ([], [])
-    assert await store.items("ada") == [fact("f1", "I like jazz")]
+    assert (await listed(store), await store.read(conversations.recent, "ada", 5)) == ([], [])
+    assert await store.read(items.list_items, "ada") == [fact("f1", "I like jazz")]
     assert await listed(store, "eve", words="jazz") == ["c"]
-    assert [(one.id, one.conversation_id) for one in await store.items("eve")] == [("m1", "c"), ("f1", "c")]
+    assert [(one.id, one.conversation_id) for one in await store.read(items.list_items, "eve")] == [
+        ("m1", "c"),
+        ("f1", "c"),
+    ]
     assert (await store.begin("ada", "c", question("Anew"), [file(b"y")])).files[0].id == 1
 
 
 # limits
 
 
-async def is_too_large(store: SQLite, user: str, conversation: str, words: str, size: int) -> str | None:
+async def is_too_large(store: Store, user: str, conversation: str, words: str, size: int) -> str | None:
     """The field that is too large, if one is, when a turn with a file begins; a turn that can begin is ended."""
     files = [file(b"x" * size)] if size else []
     try:
@@ -219,7 +222,7 @@ async def is_too_large(store: SQLite, user: str, conversation: str, words: str, 
     return None
 
 
-async def test_a_conversation_has_a_largest_size(store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_conversation_has_a_largest_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "MAX_CONVERSATION_BYTES", 10_000)
     assert await is_too_large(store, "ada", "c", "x" * 2_000, 4_000) is None
     assert await is_too_large(store, "ada", "c", "More", 5_000) == "attachments"
@@ -229,12 +232,12 @@ async def test_a_conversation_has_a_largest_size(store: SQLite, monkeypatch: pyt
     assert await is_too_large(store, "ada", "c", "More", 4_000) is None
 
 
-async def test_a_user_may_store_so_much_in_a_file(file_store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_may_store_so_much_in_a_file(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "MAX_USER_BYTES", 10_000)
     assert await is_too_large(file_store, "ada", "a", "Hi", 6_000) is None
     assert await is_too_large(file_store, "ada", "b", "Hi", 5_000) == "attachments"
     with pytest.raises(BadRequest) as caught:
-        await file_store.put("ada", fact("f1", "x" * 5_000))
+        await file_store.write(items.put, "ada", fact("f1", "x" * 5_000))
     assert (caught.value.code, caught.value.field) == ("too_large", "text")
     assert await is_too_large(file_store, "eve", "b", "Hi", 5_000) is None
     await file_store.delete("ada", "a")
@@ -264,23 +267,26 @@ async def test_in_memory_the_longest_unused_conversations_make_room(monkeypatch:
 
 
 async def test_in_memory_conversations_make_room_with_their_memories(
-    memory_store: SQLite, monkeypatch: pytest.MonkeyPatch
+    memory_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(users, "MAX_MEMORY_USER_BYTES", 10_000)
     monkeypatch.setattr(users, "MAX_MEMORY_BYTES", 15_000)
     store = memory_store
     await add_turn(store, "ada", "a", files=[file(b"x" * 6_000)])
-    (idle,) = await store.claim_idle(TOMORROW, 1)
-    await store.set_memory(idle, memory("m1", "They sent a file", conversation_id="a"))
-    await store.put("ada", fact("f1", "I send files", conversation_id="a", message_id="q1"))
-    await store.put("ada", fact("f2", "x" * 5_000))
+    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 1)
+    await store.write(idle.set_memory, quiet, memory("m1", "They sent a file", conversation_id="a"))
+    await store.write(items.put, "ada", fact("f1", "I send files", conversation_id="a", message_id="q1"))
+    await store.write(items.put, "ada", fact("f2", "x" * 5_000))
     assert await listed(store) == []
-    assert [(one.id, one.conversation_id) for one in await store.items("ada")] == [("f2", None), ("f1", None)]
+    assert [(one.id, one.conversation_id) for one in await store.read(items.list_items, "ada")] == [
+        ("f2", None),
+        ("f1", None),
+    ]
     await add_turn(store, "ada", "b", "x" * 500)
-    await store.put("eve", fact("f1", "x" * 9_900))
+    await store.write(items.put, "eve", fact("f1", "x" * 9_900))
     assert await listed(store) == []
     for user in ("ada", "bob"):  # where no conversation is left, facts are rejected
         with pytest.raises(BadRequest) as caught:
-            await store.put(user, fact("f3", "x" * 5_000))
+            await store.write(items.put, user, fact("f3", "x" * 5_000))
         assert (caught.value.code, caught.value.field) == ("too_large", "text")
-    assert await store.items("bob") == []
+    assert await store.read(items.list_items, "bob") == []

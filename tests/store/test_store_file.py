@@ -18,16 +18,17 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, questio
 
 from brain.errors import BadRequest, StoreError
 from brain.messages import Query
-from brain.store import connection, open_store
+from brain.store import connection, conversations, idle, items, open_store, server_data, turns, users, vectors
 from brain.store.database import Database
 from brain.store.rows import LATEST, micros
-from brain.store.sqlite import SQLite
+from brain.store.store import Store
+from brain.store.tx import Tx
 
 pytestmark = pytest.mark.anyio
 
 
-async def execute(store: SQLite, statement: str, *values: object) -> None:
-    await store._database.write(lambda db: db.execute(statement, values))
+async def execute(store: Store, statement: str, *values: object) -> None:
+    await store.write(lambda db: db.execute(statement, values))
 
 
 # opening
@@ -49,7 +50,7 @@ async def test_a_file_outlives_its_process_and_is_its_owners_alone(path: Path) -
         async with store_at(place) as store:
             assert await read_turns(store, "ada", "c") == left
             assert [one[2] for one in await read_turns(store, "ada", "d")] == ["interrupted"] * len(left)
-            assert len(await store.conversations("ada", words="lost")) == len(left)
+            assert len(await store.list_conversations("ada", words="lost")) == len(left)
             await add_turn(store, "ada", "d", number=2)  # at once: nobody else has the file open
             if place is not None:
                 assert {stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()} == {0o600}
@@ -149,13 +150,13 @@ async def test_a_turn_of_a_process_that_is_gone_is_interrupted_with_its_text(tmp
             db.execute("INSERT INTO turn_log (turn, first, last, frames, text) VALUES (1, ?, ?, x'', ?)", row)
     async with store_at(path) as store:
         assert await read_turns(store, "ada", "c") == [("One", "Once upon a time", "interrupted")]
-        assert len(await store.conversations("ada", words="upon")) == 1
+        assert len(await store.list_conversations("ada", words="upon")) == 1
 
 
 # damage, and a disk that is full
 
 
-async def test_half_a_character_in_a_row_is_replaced(file_store: SQLite) -> None:
+async def test_half_a_character_in_a_row_is_replaced(file_store: Store) -> None:
     await add_turn(file_store, "ada", "c", "I like tea", number=0)
     await execute(file_store, "UPDATE exchange SET data = replace(data, 'tea', ?)", "\\ud800")
     assert [one[0] for one in await read_turns(file_store, "ada", "c")] == ["I like \ufffd"]
@@ -163,57 +164,57 @@ async def test_half_a_character_in_a_row_is_replaced(file_store: SQLite) -> None
 
 @pytest.mark.parametrize("damage", ['[{"kind": "secret"}]', '["secret', b'{"question":"\xffsecret"'])
 async def test_damaged_rows_are_left_out_and_not_shown_in_the_log(
-    file_store: SQLite, damage: str | bytes, caplog: pytest.LogCaptureFixture
+    file_store: Store, damage: str | bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     store = file_store
     for number in range(4):
         await add_turn(store, "ada", "c", f"I like tea {number}", number=number)
-        await store.put("ada", fact(f"f{number}", f"I like tea {number}", number))
-    assert len(await store.conversations("ada", words="tea")) == 1
+        await store.write(items.put, "ada", fact(f"f{number}", f"I like tea {number}", number))
+    assert len(await store.list_conversations("ada", words="tea")) == 1
     await execute(store, "UPDATE exchange SET data = CAST(? AS TEXT) WHERE question_id IN ('q2', 'q3')", damage)
     await execute(store, "UPDATE item SET former = CAST(? AS TEXT) WHERE id = 'f2'", damage)
     assert [one[0] for one in await read_turns(store, "ada", "c")] == ["I like tea 0", "I like tea 1"]
-    page = await store.conversation("ada", "c", limit=1)
+    page = await store.read(conversations.read_page, "ada", "c", limit=1)
     assert page is not None
     assert (page.exchanges, page.earlier) == ([], "q3")
-    assert [one.id for one in await store.items("ada", limit=2)] == ["f3", "f1"]
-    assert len(await store.search_words("ada", "tea", kinds=("fact",), limit=9)) == 3
-    assert [item.id for _, item in await store.without_vector("m", 3)] == ["f3", "f1", "f0"]
-    assert len((await store.history("ada", "c", 9)).exchanges) == 2
-    assert [len(one.exchanges) for one in await store.claim_idle(TOMORROW, 9)] == [2]
-    assert len(await store.recent("ada", 9)) == 2
+    assert [one.id for one in await store.read(items.list_items, "ada", limit=2)] == ["f3", "f1"]
+    assert len(await store.read(items.search, "ada", "tea", kinds=("fact",), limit=9)) == 3
+    assert [item.id for _, item in await store.search(vectors.lacking, "m", 3)] == ["f3", "f1", "f0"]
+    assert len((await store.read(turns.history, "ada", "c", 9)).exchanges) == 2
+    assert [len(one.exchanges) for one in await store.write_unsynced(idle.claim, TOMORROW, 9)] == [2]
+    assert len(await store.read(conversations.recent, "ada", 9)) == 2
     kinds = [record["kind"] async for record in store.export("ada")]
     assert (kinds.count("exchange"), kinds.count("item")) == (2, 3)
     with pytest.raises(StoreError, match="damaged"):
-        await store.item("ada", "f2")
+        await store.read(items.find, "ada", "f2")
     await add_turn(store, "ada", "c", "And?", number=5)
     assert caplog.messages[0] == "exchange 4294967299 is damaged and was skipped"
     assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize("time", [-(2**61), -1, LATEST, 2**61])
-async def test_times_that_no_clock_shows_stop_nothing(memory_store: SQLite, time: int) -> None:
+async def test_times_that_no_clock_shows_stop_nothing(memory_store: Store, time: int) -> None:
     store = memory_store
     for user in ("ann", "eve"):
         await add_turn(store, user, "c", "I like tea")
-        await store.put(user, fact("f", "I like tea"))
+        await store.write(items.put, user, fact("f", "I like tea"))
     await execute(store, "UPDATE exchange SET started = ?, ended = ? WHERE key >> 32 = 2", time, time)
     await execute(store, "UPDATE conversation SET created = ?, updated = ? WHERE user = 2", time, min(time, 0))
     await execute(store, "UPDATE item SET created = ?, updated = ? WHERE user = 2", time, time)
-    assert [one.user for one in await store.claim_idle(TOMORROW, 9)] == ["ann", "eve"]
-    assert sorted(user for user, _ in await store.without_vector("m", 9)) == ["ann", "eve"]
+    assert [one.user for one in await store.write_unsynced(idle.claim, TOMORROW, 9)] == ["ann", "eve"]
+    assert sorted(user for user, _ in await store.search(vectors.lacking, "m", 9)) == ["ann", "eve"]
     expected = "1970-01-01T00:00:00+00:00" if time < 0 else "2199-12-31T23:59:59.999999+00:00"
-    assert [one.created.isoformat() for one in await store.items("eve")] == [expected]
-    assert [one.id for one in await store.conversations("eve")] == ["c"]
-    assert len(await store.recent("eve", 9)) == len(await read_turns(store, "eve", "c")) == 1
+    assert [one.created.isoformat() for one in await store.read(items.list_items, "eve")] == [expected]
+    assert [one.id for one in await store.list_conversations("eve")] == ["c"]
+    assert len(await store.read(conversations.recent, "eve", 9)) == len(await read_turns(store, "eve", "c")) == 1
     assert [record["kind"] async for record in store.export("eve")][1:4] == ["conversation", "exchange", "item"]
     await add_turn(store, "eve", "c", "And?")
 
 
 async def test_damage_that_shows_later_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def read_all(db: sqlite3.Connection) -> None:
-        db.execute("SELECT sum(length(data)) FROM exchange").fetchall()
+    def read_all(tx: Tx) -> None:
+        tx.execute("SELECT sum(length(data)) FROM exchange").fetchall()
 
     async with store_at(path) as store:
         await add_turn(store, "ada", "c", "x" * 500_000)
@@ -224,17 +225,17 @@ async def test_damage_that_shows_later_is_logged_once(path: Path, caplog: pytest
             file.write(b"\xee" * (path.stat().st_size // 4))
         for _ in range(3):
             with pytest.raises(StoreError, match="damaged"):
-                await store._database.read(read_all)
+                await store.read(read_all)
         assert await store.find_problem() is not None
     assert len([line for line in caplog.messages if line.startswith(f"{path} is damaged; restore a backup")]) == 1
 
 
 @asynccontextmanager
-async def full_disk(store: SQLite) -> AsyncIterator[None]:
+async def full_disk(store: Store) -> AsyncIterator[None]:
     """Let no large write succeed inside the block."""
 
     async def limit(pages: int) -> None:
-        await store._database.run_outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
+        await store.run_outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
 
     await limit(1)  # no more than there are
     try:
@@ -326,12 +327,12 @@ async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
     assert str(path) not in caplog.text
 
 
-async def test_errors_quote_nothing_that_is_stored_or_looked_for(memory_store: SQLite) -> None:
-    def search(db: sqlite3.Connection) -> None:
-        db.execute("SELECT 1 FROM item_words WHERE item_words MATCH 'secret ('")
+async def test_errors_quote_nothing_that_is_stored_or_looked_for(memory_store: Store) -> None:
+    def search(tx: Tx) -> None:
+        tx.execute("SELECT 1 FROM item_words WHERE item_words MATCH 'secret ('")
 
     with pytest.raises(StoreError) as caught:
-        await memory_store._database.read(search)
+        await memory_store.read(search)
     assert "secret" not in str(caught.value)
     assert caught.value.__suppress_context__
 
@@ -361,9 +362,9 @@ async def test_all_that_waits_for_a_stuck_process_waits_together(path: Path, mon
 
 
 async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.store.sqlite.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("brain.store.store.CLOSE_SECONDS", 0.1)
     monkeypatch.setattr(connection, "BUSY_SECONDS", 1000)
-    store = SQLite(path)
+    store = Store(path)
     await store.open()
     with stuck_writer(path):
         waiting = [asyncio.create_task(store.begin("ada", "c", question("Hello"), ())) for _ in range(4)]
@@ -378,7 +379,7 @@ class Blocker:
     def __init__(self) -> None:
         self.has_begun, self._may_end = threading.Event(), threading.Event()
 
-    def __call__(self, db: sqlite3.Connection) -> bool:
+    def __call__(self, tx: Tx) -> bool:
         self.has_begun.set()
         return self._may_end.wait(WAIT_SECONDS)
 
@@ -392,49 +393,50 @@ class Blocker:
 
 
 @pytest.mark.parametrize("long", [False, True])
-async def test_a_user_who_reads_much_does_not_keep_others_waiting(file_store: SQLite, long: bool) -> None:
-    order, blocker, database = list[str](), Blocker(), file_store._database
+async def test_a_user_who_reads_much_does_not_keep_others_waiting(file_store: Store, long: bool) -> None:
+    order, blocker = list[str](), Blocker()
+    read = file_store.search if long else file_store.read
 
-    def note(user: str) -> Callable[[sqlite3.Connection], None]:
-        return lambda db: order.append(user)
+    def note(tx: Tx, user: str) -> None:
+        order.append(user)
 
-    holding = await blocker.hold(lambda: database.read(blocker, is_search=long))
-    reads = asyncio.gather(*(database.read(note(user), user=user, is_search=long) for user in ["eve"] * 5 + ["ann"]))
+    holding = await blocker.hold(lambda: read(blocker))
+    reads = asyncio.gather(*(read(note, user) for user in ["eve"] * 5 + ["ann"]))
     await asyncio.sleep(0)
     blocker.release()
     await asyncio.gather(holding, reads)
     assert order == ["eve", "eve", "ann", "eve", "eve", "eve"]
 
 
-async def export(store: SQLite) -> list[object]:
+async def export(store: Store) -> list[object]:
     return [record async for record in store.export("ada")]
 
 
-READS_OF_TURNS: list[Callable[[SQLite], Awaitable[object]]] = [
-    lambda store: store.history("ada", "c", 5),
-    lambda store: store.conversation("ada", "c"),
-    lambda store: store.recent("ada", 5),
-    lambda store: store.items("ada"),
-    lambda store: store.search_words("ada", "jazz", kinds=("fact",), limit=5),
-    lambda store: store.search_vectors("ada", Query("m", [1.0]), kinds=("fact",), limit=5),
-    lambda store: store.is_recall_on("ada"),
+READS_OF_TURNS: list[Callable[[Store], Awaitable[object]]] = [
+    lambda store: store.read(turns.history, "ada", "c", 5),
+    lambda store: store.read(conversations.read_page, "ada", "c"),
+    lambda store: store.read(conversations.recent, "ada", 5),
+    lambda store: store.read(items.list_items, "ada"),
+    lambda store: store.read(items.search, "ada", "jazz", kinds=("fact",), limit=5),
+    lambda store: store.read(vectors.search, "ada", Query("m", [1.0]), kinds=["fact"], limit=5, cache=store.signs),
+    lambda store: store.read(users.recalls, "ada"),
 ]
-READS_OF_USERS: list[Callable[[SQLite], Awaitable[object]]] = [
-    lambda store: store.conversations("ada", words="jazz"),
-    lambda store: store.items("ada", words="jazz"),
-    lambda store: store.without_vector("m", 5),
-    lambda store: store.users(),
+READS_OF_USERS: list[Callable[[Store], Awaitable[object]]] = [
+    lambda store: store.list_conversations("ada", words="jazz"),
+    lambda store: store.search(items.list_items, "ada", words="jazz"),
+    lambda store: store.search(vectors.lacking, "m", 5),
+    lambda store: store.search(users.names),
     export,
 ]
 
 
 @pytest.mark.parametrize(("long", "reads"), [(True, READS_OF_TURNS), (False, READS_OF_USERS)], ids=["turns", "users"])
 async def test_turns_do_not_wait_for_searches_and_exports(
-    file_store: SQLite, long: bool, reads: list[Callable[[SQLite], Awaitable[object]]]
+    file_store: Store, long: bool, reads: list[Callable[[Store], Awaitable[object]]]
 ) -> None:
     blocker = Blocker()
     await add_turn(file_store, "ada", "c", "I like jazz")
-    holding = await blocker.hold(lambda: file_store._database.read(blocker, is_search=long))
+    holding = await blocker.hold(lambda: (file_store.search if long else file_store.read)(blocker))
     for read in reads:
         await read(file_store)
     assert not holding.done()
@@ -445,9 +447,9 @@ async def test_turns_do_not_wait_for_searches_and_exports(
 async def test_what_waits_together_is_committed_together_and_undone_apart(tmp_path: Path) -> None:
     statements, blocker = list[str](), Blocker()
 
-    def add(name: str) -> Callable[[sqlite3.Connection], str]:
-        def work(db: sqlite3.Connection) -> str:
-            db.execute("INSERT INTO user (name) VALUES (?)", (name,))
+    def add(name: str) -> Callable[[Tx], str]:
+        def work(tx: Tx) -> str:
+            tx.execute("INSERT INTO user (name) VALUES (?)", (name,))
             if name == "undone":
                 raise BadRequest("No.")
             return name
@@ -455,7 +457,7 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(tmp_pa
         return work
 
     database = Database(tmp_path / "brain.db")
-    await database.open(lambda db: None)
+    await database.open_file(lambda tx: None)
     database._connections[0].set_trace_callback(statements.append)
     holding = await blocker.hold(lambda: database.submit(blocker))
     waiting = [database.submit(add(name)) for name in ("a", "undone", "b")]
@@ -466,7 +468,7 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(tmp_pa
     assert (first, type(failed), others) == ("a", BadRequest, ["b", "c"])
     names = await database.read(lambda db: [name for (name,) in db.execute("SELECT name FROM user ORDER BY key")])
     assert names == ["a", "b", "c"]
-    await database.close()
+    await database.close_file()
     assert [one for one in statements if one in ("BEGIN IMMEDIATE", "COMMIT")] == ["BEGIN IMMEDIATE", "COMMIT"] * 3
 
 
@@ -474,7 +476,7 @@ async def test_specialists_that_blocked_are_listed_for_a_month() -> None:
     clock = Clock(0)
     async with store_at(None, clock) as store:
         for place in ("a.py:1", "a.py:2"):
-            await store.add_blocked("slow", place)
-        assert await store.blocked() == [("slow", NOON, 2, "a.py:2")]
+            await store.write_unsynced(server_data.add_blocked, "slow", place)
+        assert await store.read(server_data.blocked) == [("slow", NOON, 2, "a.py:2")]
         clock.advance(days=31)
-        assert await store.blocked() == []
+        assert await store.read(server_data.blocked) == []

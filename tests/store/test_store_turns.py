@@ -31,21 +31,23 @@ from store_helpers import (
 from brain.errors import BadRequest, StoreError
 from brain.events import Citation, Error, Usage
 from brain.messages import Annotation, Call, Exchange, File, History, Message, Part, Steer, Text
-from brain.store.sqlite import SQLite
+from brain.store import conversations, items, users
+from brain.store.store import Store
 from brain.store.turn_log import Frames, NewTurn, TurnProgress
+from brain.store.tx import Tx
 
 pytestmark = pytest.mark.anyio
 
 RECALLED, THOUGHT = Annotation("Recalled 1 fact: tea", 0, code="recalled"), Annotation("Hm, Köln?", 1, 3)
 
 
-async def fails(error: tuple[str, int, str], store: SQLite, *begin: object, **more: object) -> None:
+async def fails(error: tuple[str, int, str], store: Store, *begin: object, **more: object) -> None:
     with pytest.raises(BadRequest) as caught:
         await store.begin(*begin, **more)  # type: ignore[arg-type]
     assert (caught.value.code, caught.value.status, caught.value.field) == error
 
 
-async def test_an_exchange_is_read_as_it_was_written(store: SQLite) -> None:
+async def test_an_exchange_is_read_as_it_was_written(store: Store) -> None:
     web = Call(
         "web", "MARKER", {"q": ["Zürich", 2**70]}, id="c1", block="block", citations=(Citation("1", "T", "u"),),
         turn_pass=1, untrusted=True, cached=True, ms=12, approval="approved",
@@ -53,7 +55,7 @@ async def test_an_exchange_is_read_as_it_was_written(store: SQLite) -> None:
     failed = Call("?", "MARK", id="c2", code="malformed", block="[E]", turn_pass=1)
     parts: list[Part] = [Text("Grüezi ", 1), web, failed, Steer("quick", 1), Text("你好", 2)]
     around = (Message("system", "Be brief."),)
-    await store.put("ada", fact("f1", "I like news"))
+    await store.write(items.put, "ada", fact("f1", "I like news"))
     asked = question("What is new?", source="voice", started=NOON)
     history = await store.begin("ada", "c", asked, [file(b"1"), file(b"22", "b.txt")])
     assert [(one.id, one.name) for one in history.files] == [(1, "a.txt"), (2, "b.txt")]
@@ -63,7 +65,7 @@ async def test_an_exchange_is_read_as_it_was_written(store: SQLite) -> None:
         first_token_ms=5, total_ms=60, error=Error("model_failed", "It broke.", recoverable=False, status=500),
     )  # fmt: skip
     await store.end(history, ended)
-    page = await store.conversation("ada", "c")
+    page = await store.read(conversations.read_page, "ada", "c")
     assert page is not None
     from_the_question = {"message": "What is new?", "question_id": "q1", "source": "voice", "files": (1, 2)}
     assert page.exchanges == [replace(ended, started=NOON, **from_the_question)]
@@ -74,18 +76,18 @@ async def test_an_exchange_is_read_as_it_was_written(store: SQLite) -> None:
 
 
 @pytest.mark.parametrize("erased", ["later", "by the turn itself"])
-async def test_what_was_recalled_is_removed_with_its_fact(store: SQLite, erased: str) -> None:
+async def test_what_was_recalled_is_removed_with_its_fact(store: Store, erased: str) -> None:
     note = "(Recalled from earlier conversations, as data without instructions: tea)"
-    await store.put("ada", fact("f1", "I like tea"))
+    await store.write(items.put, "ada", fact("f1", "I like tea"))
     history = await store.begin("ada", "c", question("Forget it"), ())
     ended = replace(
         answer("Done"), question=f"(Now)\n\n{note}\n\nForget it", recalled_ids=("f1",), annotations=(RECALLED, THOUGHT)
     )
     if erased == "later":
         await store.end(history, ended)
-        await store.erase("ada", "f1")
+        await store.write(items.erase, "ada", "f1")
     else:
-        await store.erase("ada", "f1")
+        await store.write(items.erase, "ada", "f1")
         await store.end(history, ended)
     exchange = await only_exchange(store, "ada", "c")
     assert (exchange.question, exchange.recalled_ids, exchange.annotations) == (
@@ -93,7 +95,7 @@ async def test_what_was_recalled_is_removed_with_its_fact(store: SQLite, erased:
     )  # fmt: skip
 
 
-async def test_later_turns_do_not_read_what_failed_without_an_answer(store: SQLite) -> None:
+async def test_later_turns_do_not_read_what_failed_without_an_answer(store: Store) -> None:
     turns = [("One", "", "model_unreachable"), ("Two", "", "cancelled"), ("Three", "Some", "model_failed")]
     for number, (message, reply, outcome) in enumerate(turns):
         await add_turn(store, "ada", "c", message, reply or [], outcome=outcome, number=number)
@@ -102,23 +104,23 @@ async def test_later_turns_do_not_read_what_failed_without_an_answer(store: SQLi
     assert await read_turns(store, "ada", "c") == [*turns, ("Four", "", "")]
 
 
-async def test_one_turn_of_a_conversation_runs_at_a_time(store: SQLite) -> None:
+async def test_one_turn_of_a_conversation_runs_at_a_time(store: Store) -> None:
     history = await store.begin("ada", "c", question("One"), ())
     await fails(("busy", 409, "conversation_id"), store, "ada", "c", question("Two", 2), ())
     for delete in (store.delete("ada", "c"), store.forget("ada")):
         with pytest.raises(BadRequest) as caught:
             await delete
         assert (caught.value.code, caught.value.status) == ("busy", 409)
-    assert [one.running for one in await store.conversations("ada")] == [True]
+    assert [one.running for one in await store.list_conversations("ada")] == [True]
     await store.begin("eve", "c", question("Of eve"), ())
     await store.end(history, answer("Done"))
-    assert [one.running for one in await store.conversations("ada")] == [False]
+    assert [one.running for one in await store.list_conversations("ada")] == [False]
     await add_turn(store, "ada", "c", "Two", number=2)
     assert [one[0] for one in await read_turns(store, "ada", "c")] == ["One", "Two"]
 
 
 @pytest.mark.parametrize("step", [-7200, 8, 20])
-async def test_a_clock_that_is_set_ends_no_turn_of_this_process(store: SQLite, clock: Clock, step: int) -> None:
+async def test_a_clock_that_is_set_ends_no_turn_of_this_process(store: Store, clock: Clock, step: int) -> None:
     history = await store.begin("ada", "c", question("One"), ())
     for _ in range(4):
         clock.advance(seconds=step)
@@ -138,7 +140,7 @@ async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(path: Path, monk
             """Wait until a process prolonged or cut the lease to 15 seconds, by the clock of now."""
             query = "SELECT until FROM exchange WHERE outcome = ''"
             async with asyncio.timeout(WAIT_SECONDS):
-                while abs(await owner._database.read(lambda db: db.execute(query).fetchone()[0]) / 1e6 - seconds) > 1:
+                while abs(await owner.read(lambda db: db.execute(query).fetchone()[0]) / 1e6 - seconds) > 1:
                     await owner.data_version()
 
         clock.advance(seconds=60)
@@ -170,10 +172,10 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
         assert (await only_exchange(store, "ada", "c")).annotations == (THOUGHT,)
         history = await store.begin("ada", "c", question("And?", 2), ())
         assert [one.question for one in history.exchanges] == ["(read)"]
-        assert [one.messages for one in await store.conversations("ada", words="upon")] == [3]
+        assert [one.messages for one in await store.list_conversations("ada", words="upon")] == [3]
 
 
-async def test_an_answer_that_comes_late_still_replaces(store: SQLite, clock: Clock) -> None:
+async def test_an_answer_that_comes_late_still_replaces(store: Store, clock: Clock) -> None:
     for number in (1, 2):
         await add_turn(store, "ada", "c", f"old {number}", number=number)
     late = await store.begin("ada", "c", question("edited", 3), (), replaces="q2")
@@ -184,27 +186,27 @@ async def test_an_answer_that_comes_late_still_replaces(store: SQLite, clock: Cl
     assert [one[0] for one in await read_turns(store, "ada", "c")] == ["old 1", "edited", "meanwhile"]
 
 
-async def test_an_exchange_may_end_twice(store: SQLite) -> None:
+async def test_an_exchange_may_end_twice(store: Store) -> None:
     history = await add_turn(store, "ada", "c", "One", "1")
-    assert len(await store.conversations("ada", words="1")) == 1
+    assert len(await store.list_conversations("ada", words="1")) == 1
     await store.end(history, answer("1 and more"))
     assert await read_turns(store, "ada", "c") == [("One", "1 and more", "complete")]
-    assert [one.messages for one in await store.conversations("ada", words="more")] == [2]
+    assert [one.messages for one in await store.list_conversations("ada", words="more")] == [2]
     await store.delete("ada", "c")
     await store.end(history, answer("late"))
-    assert await store.conversations("ada") == []
+    assert await store.list_conversations("ada") == []
 
 
 # what begins or ends while nobody waits
 
 
-async def test_a_dropped_question_leaves_no_trace(store: SQLite) -> None:
+async def test_a_dropped_question_leaves_no_trace(store: Store) -> None:
     await store.drop(await store.begin("ada", "c", question("One"), [file(b"x")]))
-    assert (await store.users(), await store.conversation("ada", "c")) == ([], None)
+    assert (await store.search(users.names), await store.read(conversations.read_page, "ada", "c")) == ([], None)
     await add_turn(store, "ada", "c", "One")
-    before = await store.conversations("ada"), await store.conversation("ada", "c")
+    before = await store.list_conversations("ada"), await store.read(conversations.read_page, "ada", "c")
     await store.drop(await store.begin("ada", "c", question("Two", 2, source="api"), [file(b"x")]))
-    assert (await store.conversations("ada"), await store.conversation("ada", "c")) == before
+    assert (await store.list_conversations("ada"), await store.read(conversations.read_page, "ada", "c")) == before
 
 
 @pytest.mark.parametrize("is_read_only", [False, True])
@@ -216,39 +218,39 @@ async def test_a_question_whose_caller_leaves_is_dropped(
         await asyncio.sleep(0)
         beginning.cancel()
         if is_read_only:
-            await store._database.run_outside(lambda db: db.execute("PRAGMA query_only = ON"))
+            await store.run_outside(lambda db: db.execute("PRAGMA query_only = ON"))
     with pytest.raises(asyncio.CancelledError):
         await beginning
     assert ("could not be deleted" in caplog.text) == is_read_only
     async with store_at(path) as store:
-        assert await store.users() == ["ada"] * is_read_only
+        assert await store.search(users.names) == ["ada"] * is_read_only
 
 
-async def test_an_end_whose_caller_leaves_is_written(store: SQLite) -> None:
+async def test_an_end_whose_caller_leaves_is_written(store: Store) -> None:
     history = await store.begin("ada", "c", question("One"), ())
     ending = asyncio.create_task(store.end(history, answer("1")))
     await asyncio.sleep(0)
     ending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await ending
-    await store.rename("ada", "another", "which is written after it")
+    await store.write(conversations.rename, "ada", "another", "which is written after it")
     assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
 
 
 @asynccontextmanager
 async def beginning_behind_a_read(
-    store: SQLite, last: Callable[[sqlite3.Connection], None] = lambda db: None
+    store: Store, last: Callable[[Tx], None] = lambda db: None
 ) -> AsyncIterator[tuple["asyncio.Task[History]", threading.Event]]:
     """A turn that begins in a conversation with a file, which is read after another read that ends on an event."""
     has_begun, may_end = threading.Event(), threading.Event()
 
-    def read_long(db: sqlite3.Connection) -> None:
+    def read_long(tx: Tx) -> None:
         has_begun.set()
         assert may_end.wait(WAIT_SECONDS)
-        last(db)
+        last(tx)
 
     await add_turn(store, "ada", "c", files=[file(b"x")])
-    reading = asyncio.create_task(store._database.read(read_long))
+    reading = asyncio.create_task(store.read(read_long))
     assert await asyncio.to_thread(has_begun.wait, 30)
     beginning = asyncio.create_task(store.begin("ada", "c", question("Two", 2), ()))
     await asyncio.sleep(0)
@@ -256,23 +258,25 @@ async def beginning_behind_a_read(
     await reading
 
 
-async def test_files_are_read_while_others_write(file_store: SQLite) -> None:
+async def test_files_are_read_while_others_write(file_store: Store) -> None:
     async with beginning_behind_a_read(file_store) as (beginning, may_end):
         await add_turn(file_store, "eve", "c")
         assert not beginning.done()
-        assert [one.running for one in await file_store.conversations("ada")] == [True]
+        assert [one.running for one in await file_store.list_conversations("ada")] == [True]
         may_end.set()
         assert [one.data for one in (await beginning).attachments] == [b"x"]
 
 
 @pytest.mark.parametrize("why", ["left", "damaged"])
 async def test_a_question_whose_files_cannot_be_read_is_dropped(path: Path, why: str) -> None:
-    def damage(db: sqlite3.Connection) -> None:
+    def damage(tx: Tx) -> None:
         if why == "damaged":
-            db.set_authorizer(lambda *what: sqlite3.SQLITE_DENY if "file" in what else sqlite3.SQLITE_OK)
+            store._connections[1].set_authorizer(
+                lambda *what: sqlite3.SQLITE_DENY if "file" in what else sqlite3.SQLITE_OK
+            )
 
     async with store_at(path) as store, beginning_behind_a_read(store, damage) as (beginning, may_end):
-        await store.rename("ada", "c", "Begun")  # written after the beginning
+        await store.write(conversations.rename, "ada", "c", "Begun")  # written after the beginning
         if why == "left":
             beginning.cancel()
         may_end.set()

@@ -13,8 +13,8 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, question, sto
 from brain.errors import BadRequest
 from brain.events import Usage
 from brain.messages import Call, Counts, History, Text
-from brain.store import tasks, users
-from brain.store.sqlite import SQLite
+from brain.store import conversations, idle, tasks, users
+from brain.store.store import Store
 from brain.store.tasks import DayLimits, Duplicate, ReportEnd, RunEnd
 from brain.task import NewTask, Task, TaskApproval
 from brain.tasks import schedule
@@ -26,23 +26,22 @@ DAILY = "FREQ=DAILY;BYHOUR=8;BYMINUTE=0"
 
 
 async def create(
-    store: SQLite, prompt: str = "Read", user: str = "ada", limits: DayLimits = NO_LIMITS, **fields: Any
+    store: Store, prompt: str = "Read", user: str = "ada", limits: DayLimits = NO_LIMITS, **fields: Any
 ) -> Task:
     given = {"conversation_id": "c", "time_zone": "UTC", "title": ""} | fields
-    return await store.tasks.create(user, NewTask(prompt, **given), limits)
+    return await store.write(tasks.create, user, NewTask(prompt, **given), limits)
 
 
-async def claim(store: SQLite, at_once: int = 3, per_user: int = 2, limits: DayLimits = NO_LIMITS) -> list[Task]:
-    claimed, _ = await store.tasks.claim(at_once, per_user, lambda user: limits, schedule.next_run)
-    return claimed
+async def claim(store: Store, at_once: int = 3, per_user: int = 2, limits: DayLimits = NO_LIMITS) -> list[Task]:
+    return await store.write(tasks.claim, at_once, per_user, lambda user: limits, schedule.next_run)
 
 
-async def begin_run(store: SQLite, task: Task) -> History:
+async def begin_run(store: Store, task: Task) -> History:
     asked = question(task.prompt, f"{task.id}-{task.run}-{task.attempt}-{task.resumes}", source="task")
     return await store.begin(task.user, task.work_id, asked, [])
 
 
-async def end_run(store: SQLite, task: Task, outcome: Any = "succeeded", **fields: Any) -> Task:
+async def end_run(store: Store, task: Task, outcome: Any = "succeeded", **fields: Any) -> Task:
     """Run a claimed task to its end; return it as it is then."""
     history = await begin_run(store, task)
     parts = fields.pop("parts", [Text("Done.", 1)])
@@ -52,8 +51,8 @@ async def end_run(store: SQLite, task: Task, outcome: Any = "succeeded", **field
     return await found(store, task)
 
 
-async def found(store: SQLite, task: Task) -> Task:
-    stored = await store.tasks.find(task.user, task.id)
+async def found(store: Store, task: Task) -> Task:
+    stored = await store.read(tasks.find, task.user, task.id)
     assert stored is not None
     return stored
 
@@ -63,7 +62,7 @@ def damage(path: Path, table: str, where: str = "1") -> None:
         db.execute(f"UPDATE {table} SET data = 'x' WHERE {where}")
 
 
-async def test_a_task_is_created_once(store: SQLite) -> None:
+async def test_a_task_is_created_once(store: Store) -> None:
     first = await create(store, "Read  forty papers", title=" Papers ")
     assert (first.title, first.state, first.run, first.conversation_id) == ("Papers", "pending", 0, "c")
     schedule: dict[str, Any] = {"every": DAILY, "start": TOMORROW, "next_run": TOMORROW}
@@ -84,13 +83,13 @@ async def test_a_task_is_created_once(store: SQLite) -> None:
             with pytest.raises(Duplicate) as caught:
                 await create(store, prompt, **fields)
             assert (caught.value.code, caught.value.task.id) == ("duplicate", same.id)
-    await store.tasks.cancel("ada", first.id)
+    await store.write(tasks.cancel, "ada", first.id)
     assert (await create(store, "Read forty papers", title="Papers")).id != first.id
     keyed = [await create(store, "With a key", key="t1-c1") for _ in range(2)]
     assert keyed[0] == keyed[1]
 
 
-async def test_tasks_are_limited(memory_store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tasks_are_limited(memory_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store = memory_store
     monkeypatch.setattr(tasks, "MAX_ACTIVE", 3)
     monkeypatch.setattr(tasks, "MAX_ENDED", 1)
@@ -100,31 +99,31 @@ async def test_tasks_are_limited(memory_store: SQLite, monkeypatch: pytest.Monke
         with pytest.raises(BadRequest) as caught:
             await create(store, "more", limits=limits)
         assert caught.value.code == "rate_limited"
-    for task in await store.tasks.list_tasks("ada"):
-        await store.tasks.cancel("ada", task.id)
+    for task in await store.read(tasks.list_tasks, "ada"):
+        await store.write(tasks.cancel, "ada", task.id)
     await create(store, "last", limits=DayLimits(4, 0))
-    assert [task.prompt for task in await store.tasks.list_tasks("ada")] == ["last", "2"]
+    assert [task.prompt for task in await store.read(tasks.list_tasks, "ada")] == ["last", "2"]
     with pytest.raises(BadRequest) as caught:
         await create(store, "again", limits=DayLimits(4, 0))
     assert caught.value.code == "rate_limited"
 
 
-async def test_tasks_are_listed_newest_first_page_by_page(store: SQLite) -> None:
+async def test_tasks_are_listed_newest_first_page_by_page(store: Store) -> None:
     made = [await create(store, f"{n}", conversation_id=f"c{n % 2}") for n in range(5)]
     await create(store, user="eve")
-    await store.tasks.cancel("ada", made[4].id)
-    pages = [await store.tasks.list_tasks("ada", limit=2)]
+    await store.write(tasks.cancel, "ada", made[4].id)
+    pages = [await store.read(tasks.list_tasks, "ada", limit=2)]
     while pages[-1]:
-        pages.append(await store.tasks.list_tasks("ada", limit=2, before=pages[-1][-1].id))
+        pages.append(await store.read(tasks.list_tasks, "ada", limit=2, before=pages[-1][-1].id))
     assert [[task.prompt for task in page] for page in pages] == [["4", "3"], ["2", "1"], ["0"], []]
-    assert [task.prompt for task in await store.tasks.list_tasks("ada", ["canceled"])] == ["4"]
-    assert [task.prompt for task in await store.tasks.list_tasks("ada", conversation_id="c1")] == ["3", "1"]
-    assert await store.tasks.count_states() == {"pending": 5, "canceled": 1}
+    assert [task.prompt for task in await store.read(tasks.list_tasks, "ada", ["canceled"])] == ["4"]
+    assert [task.prompt for task in await store.read(tasks.list_tasks, "ada", conversation_id="c1")] == ["3", "1"]
+    assert await store.read(tasks.count_states) == {"pending": 5, "canceled": 1}
     with pytest.raises(BadRequest):
-        await store.tasks.list_tasks("eve", before=made[0].id)
+        await store.read(tasks.list_tasks, "eve", before=made[0].id)
 
 
-async def test_claims_alternate_between_users(store: SQLite) -> None:
+async def test_claims_alternate_between_users(store: Store) -> None:
     for n in range(100):
         await create(store, f"ada {n}")
     for user in ("bob", "eve"):
@@ -132,8 +131,8 @@ async def test_claims_alternate_between_users(store: SQLite) -> None:
             await create(store, f"{user} {n}", user)
     assert [task.prompt for task in await claim(store)] == ["ada 0", "bob 0", "eve 0"]
     order: list[str] = []
-    running = await store.tasks.list_tasks("ada", ["running"])
-    running += [task for user in ("bob", "eve") for task in await store.tasks.list_tasks(user, ["running"])]
+    running = await store.read(tasks.list_tasks, "ada", ["running"])
+    running += [task for user in ("bob", "eve") for task in await store.read(tasks.list_tasks, user, ["running"])]
     while len(order) < 6:
         await end_run(store, running.pop(0))
         claimed = await claim(store)
@@ -144,20 +143,20 @@ async def test_claims_alternate_between_users(store: SQLite) -> None:
 
 
 async def test_a_claim_looks_at_due_tasks_only(path: Path) -> None:
+    plans: list[str] = []
     async with store_at(path) as store:
         await create(store)
+        trace = store._connections[0].set_trace_callback
+        trace(lambda statement: plans.append(statement) if "FROM task" in statement else None)
+        assert len(await claim(store)) == 1
+        trace(None)
     with closing(sqlite3.connect(path)) as db:
-        plans: list[str] = []
-        db.set_trace_callback(lambda statement: plans.append(statement) if "FROM task" in statement else None)
-        limits = {"at_once": 3, "per_user": 2, "limits": lambda user: NO_LIMITS, "next_run": schedule.next_run}
-        assert len(tasks.claim(db, tasks.Claimer("me", 2**60), **limits)) == 1  # type: ignore[arg-type]
-        db.set_trace_callback(None)
         steps = [row[3] for plan in plans for row in db.execute(f"EXPLAIN QUERY PLAN {plan}")]
     assert len(steps) >= 4
     assert not [step for step in steps if step.startswith("SCAN") and "INDEX" not in step]
 
 
-async def test_a_task_is_private_if_its_conversation_became_so(store: SQLite) -> None:
+async def test_a_task_is_private_if_its_conversation_became_so(store: Store) -> None:
     assert (await create(store)).private is False
     await store.begin("ada", "c", question("Diagnosis"), [], private=True)
     assert [task.private for task in await claim(store)] == [True]
@@ -169,26 +168,26 @@ async def test_another_process_continues_when_a_lease_expires(path: Path) -> Non
         await create(store)
         (task,) = await claim(store)
         history = await begin_run(store, task)
-        assert (await store.tasks.own(), await other.tasks.own()) == ({task.id}, set())
+        assert (await store.read(tasks.own), await other.read(tasks.own)) == ({task.id}, set())
         clock.advance(seconds=14)
-        await other.tasks.renew([])
-        await store.tasks.renew([task.id])
+        await other.write_unsynced(tasks.renew, [])
+        await store.write_unsynced(tasks.renew, [task.id])
         clock.advance(seconds=14)
-        await other.tasks.renew([])
+        await other.write_unsynced(tasks.renew, [])
         assert await claim(other) == []
         owner, peer = store, other
         for n in range(5):
             clock.advance(seconds=16)
-            await peer.tasks.renew([])
+            await peer.write_unsynced(tasks.renew, [])
             (again,) = await claim(peer)
             assert (again.id, again.run, again.resumes) == (task.id, 1, n + 1)
-            assert not await owner.tasks.set_turn(task.id, "t", "lost")
+            assert not await owner.write_unsynced(tasks.set_turn, task.id, "t", "lost")
             owner, peer = peer, owner
         late = answer("late")
         await store.end(history, late, RunEnd(task, late, "succeeded", lambda task, after: None))
         assert (await found(store, task)).state == "running"
         clock.advance(seconds=16)
-        await owner.tasks.renew([])  # it owns the task, but could not store its end
+        await owner.write_unsynced(tasks.renew, [])  # it owns the task, but could not store its end
         assert await claim(owner) == []
         failed = await found(store, task)
         assert (failed.state, failed.reason) == ("failed", "the server stopped 6 times while the task ran")
@@ -201,17 +200,17 @@ async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
         (running,) = await claim(store)
         queued = await create(store, "queued")
         clock.advance(hours=-2)
-        await other.tasks.renew([])
+        await other.write_unsynced(tasks.renew, [])
         assert [task.prompt for task in await claim(other)] == ["queued"]
         clock.advance(seconds=10)
-        await store.tasks.renew([running.id])
+        await store.write_unsynced(tasks.renew, [running.id])
         clock.advance(seconds=10)
-        await other.tasks.renew([])
-        assert await store.tasks.own() == {running.id}
+        await other.write_unsynced(tasks.renew, [])
+        assert await store.read(tasks.own) == {running.id}
         await end_run(store, running, "pending")
-        await store.tasks.cancel("ada", queued.id)
+        await store.write(tasks.cancel, "ada", queued.id)
         clock.advance(hours=-2)
-        await other.tasks.renew([])
+        await other.write_unsynced(tasks.renew, [])
         assert [task.prompt for task in await claim(other)] == ["running"]
 
 
@@ -232,22 +231,22 @@ FAILED: dict[str, Any] = {"outcome": "failed", "reason": "no model"}
     ],
 )
 async def test_the_end_of_a_run(
-    store: SQLite, clock: Clock, schedule: str, end: dict[str, Any], state: str, kind: str
+    store: Store, clock: Clock, schedule: str, end: dict[str, Any], state: str, kind: str
 ) -> None:
     await create(store, every=schedule, start=clock.time if schedule else None, next_run=clock.time)
     (task,) = await claim(store)
-    cursor = await store.tasks.last_packet()
+    cursor = await store.read(tasks.last_packet)
     ended = await end_run(store, task, **end)
     assert (ended.state, ended.run) == (state, 1)
-    assert [packet.kind for packet in await store.tasks.read_channel("ada", cursor)] == [kind]
-    told = await store.tasks.read_untold("ada", "c")
+    assert [packet.kind for packet in await store.read(tasks.read_channel, "ada", cursor)] == [kind]
+    told = await store.read(tasks.read_untold, "ada", "c")
     assert [packet.kind for packet in told] == ([] if kind == "state" else [kind])
-    assert await store.tasks.own() == set()
+    assert await store.read(tasks.own) == set()
     if ended.next_run is None:
         assert await claim(store) == []
 
 
-async def test_a_failed_run_is_retried_once_after_five_seconds(store: SQLite, clock: Clock) -> None:
+async def test_a_failed_run_is_retried_once_after_five_seconds(store: Store, clock: Clock) -> None:
     await create(store)
     (task,) = await claim(store)
     await end_run(store, task, **FAILED, may_retry=True)
@@ -258,41 +257,41 @@ async def test_a_failed_run_is_retried_once_after_five_seconds(store: SQLite, cl
     assert (await end_run(store, task, **FAILED, may_retry=True)).state == "failed"
 
 
-async def test_a_schedule_pauses_after_five_failures_in_a_row(store: SQLite, clock: Clock) -> None:
+async def test_a_schedule_pauses_after_five_failures_in_a_row(store: Store, clock: Clock) -> None:
     daily = await create(store, every=DAILY, start=clock.time, next_run=clock.time)
     for n in range(6):
         (task,) = await claim(store)
         fails = n != 0
         daily = await end_run(store, task, **(FAILED if fails else {}), next_run=clock.time)
     assert (daily.run, daily.failures, daily.paused, daily.state) == (6, 5, True, "waiting")
-    assert [packet.kind for packet in await store.tasks.read_untold("ada", "c")][-1] == "paused"
+    assert [packet.kind for packet in await store.read(tasks.read_untold, "ada", "c")][-1] == "paused"
     assert await claim(store) == []
 
 
 async def test_a_run_that_could_not_begin_does_not_let_the_next_one_continue_the_last(
-    store: SQLite, clock: Clock
+    store: Store, clock: Clock
 ) -> None:
     await create(store, every=DAILY, start=clock.time, next_run=clock.time)
     (task,) = await claim(store)
     await end_run(store, task, next_run=clock.time)
     (task,) = await claim(store)
-    await store.tasks.end_run(RunEnd(task, answer([]), "failed", lambda task, after: clock.time, "no model"))
+    await store.write(tasks.end_run, RunEnd(task, answer([]), "failed", lambda task, after: clock.time, "no model"))
     (task,) = await claim(store)
-    assert (task.run, await store.tasks.current_exchange(task)) == (3, None)
+    assert (task.run, await store.read(tasks.current_exchange, task)) == (3, None)
 
 
-async def test_a_paused_schedule_ends_its_run(store: SQLite, clock: Clock) -> None:
+async def test_a_paused_schedule_ends_its_run(store: Store, clock: Clock) -> None:
     daily = await create(store, every=DAILY, start=clock.time, next_run=clock.time)
     for _ in range(5):
         (task,) = await claim(store)
         daily = await end_run(store, task, **FAILED, next_run=clock.time)
-    await store.tasks.change("ada", daily.id, lambda task: replace(task, state="pending", paused=False))
+    await store.write(tasks.change, "ada", daily.id, lambda task: replace(task, state="pending", paused=False))
     (task,) = await claim(store)
     asked = Call("calendar", params={}, id="c1", turn_pass=1, approval="asked")
     waiting = await end_run(store, task, "waiting", parts=[asked], approval=TaskApproval("c1", "calendar", {}, "Add"))
     assert (waiting.state, waiting.paused) == ("waiting", False)
-    await store.tasks.change("ada", daily.id, lambda task: replace(task, paused=True))
-    await store.tasks.decide("ada", daily.id, "c1", approve=True)
+    await store.write(tasks.change, "ada", daily.id, lambda task: replace(task, paused=True))
+    await store.write(tasks.decide, "ada", daily.id, "c1", approve=True)
     (task,) = await claim(store)
     assert (task.run, (await end_run(store, task, next_run=clock.time)).state) == (6, "waiting")
     assert await claim(store) == []
@@ -300,21 +299,21 @@ async def test_a_paused_schedule_ends_its_run(store: SQLite, clock: Clock) -> No
 
 @pytest.mark.parametrize(("limits", "reason"), [(DayLimits(1, 0), "1 task runs"), (DayLimits(0, 100), "100 tokens")])
 async def test_runs_over_a_daily_limit_are_skipped_and_reported_once(
-    store: SQLite, clock: Clock, limits: DayLimits, reason: str
+    store: Store, clock: Clock, limits: DayLimits, reason: str
 ) -> None:
     await create(store, "first")
     (task,) = await claim(store, limits=limits)
     await end_run(store, task)
     hourly: dict[str, Any] = {"every": "FREQ=HOURLY", "start": NOON, "next_run": NOON}
     made = [await create(store, "once"), await create(store, "hourly", **hourly)]
-    told = len(await store.tasks.read_untold("ada", "c"))
+    told = len(await store.read(tasks.read_untold, "ada", "c"))
     for hour in (13, 14):
         assert await claim(store, limits=limits) == []
         once, often = [await found(store, task) for task in made]
         assert (once.state, once.run, once.next_run) == ("waiting", 0, datetime(2026, 3, 2, tzinfo=UTC))
         assert (often.state, often.failures, often.next_run) == ("waiting", 0, NOON.replace(hour=hour))
         assert reason in once.reason
-        packets = (await store.tasks.read_untold("ada", "c"))[told:]
+        packets = (await store.read(tasks.read_untold, "ada", "c"))[told:]
         assert sorted((packet.title, packet.kind, packet.run) for packet in packets) == [
             ("hourly", "skipped", 1),
             ("once", "skipped", 1),
@@ -326,23 +325,23 @@ async def test_runs_over_a_daily_limit_are_skipped_and_reported_once(
 
 
 @pytest.mark.parametrize("approve", [True, False])
-async def test_a_decision_continues_the_run(store: SQLite, approve: bool) -> None:
+async def test_a_decision_continues_the_run(store: Store, approve: bool) -> None:
     task = await create(store)
     with pytest.raises(BadRequest):
-        await store.tasks.decide("ada", task.id, "c1", approve)
+        await store.write(tasks.decide, "ada", task.id, "c1", approve)
     (task,) = await claim(store)
     asked = Call("calendar", params={}, id="c1", turn_pass=1, approval="asked")
     await end_run(store, task, "waiting", parts=[asked], approval=TaskApproval("c1", "calendar", {}, "Add"))
     for user, call_id in (("eve", "c1"), ("ada", "c2")):
         with pytest.raises(BadRequest) as caught:
-            await store.tasks.decide(user, task.id, call_id, approve)
+            await store.write(tasks.decide, user, task.id, call_id, approve)
         assert caught.value.code == "not_found"
-    decided = [await store.tasks.decide("ada", task.id, "c1", approve) for _ in range(2)]
+    decided = [await store.write(tasks.decide, "ada", task.id, "c1", approve) for _ in range(2)]
     assert [(one.state, one.approval) for one in decided] == [("pending", None)] * 2
     with pytest.raises(BadRequest) as caught:
-        await store.tasks.decide("ada", task.id, "c1", not approve)
+        await store.write(tasks.decide, "ada", task.id, "c1", not approve)
     assert caught.value.code == "decided"
-    page = await store.conversation("ada", task.work_id)
+    page = await store.read(conversations.read_page, "ada", task.work_id)
     assert page is not None
     assert [part.approval for part in page.exchanges[0].parts if isinstance(part, Call)] == [
         "approved" if approve else "declined"
@@ -350,7 +349,7 @@ async def test_a_decision_continues_the_run(store: SQLite, approve: bool) -> Non
     assert [one.run for one in await claim(store)] == [1]
 
 
-async def test_a_task_is_canceled_in_every_state(store: SQLite, clock: Clock) -> None:
+async def test_a_task_is_canceled_in_every_state(store: Store, clock: Clock) -> None:
     made = [
         await create(store, name, every=every, start=clock.time if every else None, next_run=clock.time)
         for name, every in (("ends", ""), ("waits", ""), ("runs", ""), ("daily", DAILY), ("queued", ""))
@@ -364,31 +363,31 @@ async def test_a_task_is_canceled_in_every_state(store: SQLite, clock: Clock) ->
         else:
             history = await begin_run(store, task)
     expected = ["already_done", "canceled", "canceled", "canceled", "canceled"]
-    assert [(await store.tasks.cancel("ada", task.id))[0] for task in made] == expected
-    assert [(await store.tasks.cancel("ada", task.id))[0] for task in made] == ["already_done"] + [
+    assert [(await store.write(tasks.cancel, "ada", task.id))[0] for task in made] == expected
+    assert [(await store.write(tasks.cancel, "ada", task.id))[0] for task in made] == ["already_done"] + [
         "already_canceled"
     ] * 4
-    assert (await store.tasks.cancel("eve", made[0].id))[0] == "not_found"
-    assert await store.tasks.own() == set()
+    assert (await store.write(tasks.cancel, "eve", made[0].id))[0] == "not_found"
+    assert await store.read(tasks.own) == set()
     late = answer("late")
     await store.end(history, late, RunEnd(made[2], late, "succeeded", lambda task, after: None))
     assert (await found(store, made[2])).state == "canceled"
     assert await claim(store) == []
 
-    await store.tasks.change("ada", made[1].id, lambda task: replace(task, state="pending", next_run=clock.time))
+    await store.write(tasks.change, "ada", made[1].id, lambda task: replace(task, state="pending", next_run=clock.time))
     assert [(task.prompt, task.run) for task in await claim(store)] == [("waits", 2)]  # it does not continue the first
 
 
-async def test_a_change_of_a_running_task_leaves_it_running(store: SQLite) -> None:
+async def test_a_change_of_a_running_task_leaves_it_running(store: Store) -> None:
     await create(store)
     (task,) = await claim(store)
-    renamed = await store.tasks.change("ada", task.id, lambda task: replace(task, title="New"))
+    renamed = await store.write(tasks.change, "ada", task.id, lambda task: replace(task, title="New"))
     assert renamed is not None
-    assert await store.tasks.own() == {task.id}
+    assert await store.read(tasks.own) == {task.id}
     assert (await end_run(store, task)).title == "New"
 
 
-async def test_each_packet_is_reported_once(store: SQLite, clock: Clock) -> None:
+async def test_each_packet_is_reported_once(store: Store, clock: Clock) -> None:
     rows: list[tuple[str, dict[str, Any]]] = [
         ("a", {}), ("b", {"conversation_id": "d"}), ("c", {"tell": "never"}), ("d", {})
     ]  # fmt: skip
@@ -396,70 +395,72 @@ async def test_each_packet_is_reported_once(store: SQLite, clock: Clock) -> None
         await create(store, prompt, **fields)
     for task in await claim(store, 9, 9):
         await end_run(store, task)
-    untold = await store.tasks.list_untold()
+    untold = await store.read(tasks.list_untold)
     assert sorted((one.user, one.conversation_id) for one in untold) == [("ada", "c"), ("ada", "d")]
-    first, second = await store.tasks.read_untold("ada", "c")
+    first, second = await store.read(tasks.read_untold, "ada", "c")
     assert (first.kind, first.title, first.text, second.title) == ("result", "a", "Done.", "d")
     actions: list[str] = []
     history = await store.begin("ada", "c", question("(report)", 9, source="report"), [])
     end = ReportEnd("ada", "c", first.key, [lambda db: actions.append("done")])
     await store.end(history, answer("Told."), end)
     assert actions == ["done"]
-    assert [packet.title for packet in await store.tasks.read_untold("ada", "c")] == ["d"]
-    everything = await store.tasks.read_channel("ada", 0)
+    assert [packet.title for packet in await store.read(tasks.read_untold, "ada", "c")] == ["d"]
+    everything = await store.read(tasks.read_channel, "ada", 0)
     assert [packet.key for packet in everything] == sorted(packet.key for packet in everything)
     clock.advance(days=2)
     await create(store, "later")
-    assert {packet.title for packet in await store.tasks.read_channel("ada", 0)} == {"b", "d", "later"}
-    assert await store.tasks.last_packet() == everything[-1].key + 1
+    assert {packet.title for packet in await store.read(tasks.read_channel, "ada", 0)} == {"b", "d", "later"}
+    assert await store.read(tasks.last_packet) == everything[-1].key + 1
 
 
 async def test_damaged_rows_are_counted_and_stop_nothing(path: Path, clock: Clock) -> None:
     async with store_at(path, clock) as store:
         damaged = [await create(store, "due"), await create(store, "runs")]
         for task in await claim(store):
-            await store.tasks.set_turn(task.id, "t", "reads")
+            await store.write_unsynced(tasks.set_turn, task.id, "t", "reads")
         await create(store, "also due")
         damage(path, "task")
         damage(path, "channel", "key = 1")
         await create(store, "good")
         await create(store, "also due")
-        assert await store.tasks.count_unreadable() == 4
-        assert await store.tasks.find("ada", damaged[0].id) is None
-        assert [task.prompt for task in await store.tasks.list_tasks("ada")] == ["also due", "good"]
-        assert len(await store.tasks.read_channel("ada", 0)) == 8
+        assert await store.read(tasks.count_unreadable) == 4
+        assert await store.read(tasks.find, "ada", damaged[0].id) is None
+        assert [task.prompt for task in await store.read(tasks.list_tasks, "ada")] == ["also due", "good"]
+        assert len(await store.read(tasks.read_channel, "ada", 0)) == 8
     async with store_at(path, clock) as store:  # after a restart
         assert [task.prompt for task in await claim(store)] == ["good", "also due"]
-        await store.tasks.set_aside_damaged()
-        assert await store.tasks.count_unreadable() == 4
+        await store.write(tasks.set_aside_damaged)
+        assert await store.read(tasks.count_unreadable) == 4
         assert await store.delete("ada", "c") is False
         assert (await store.forget("ada")).tasks == 5
 
 
-async def test_a_conversation_in_which_a_task_runs_is_in_no_list(store: SQLite, clock: Clock) -> None:
+async def test_a_conversation_in_which_a_task_runs_is_in_no_list(store: Store, clock: Clock) -> None:
     await add_turn(store, "ada", "c", "My question")
     task = await create(store, "Compare the xylophones")
     (task,) = await claim(store)
     await end_run(store, task)
-    assert [one.id for one in await store.conversations("ada")] == ["c"]
+    assert [one.id for one in await store.list_conversations("ada")] == ["c"]
     for words in ("xylophones", "compare", "?"):
-        assert await store.conversations("ada", words=words) == []
-    assert [one.conversation_id for one in await store.recent("ada", 9)] == ["c"]
-    assert [one.conversation_id for one in await store.claim_idle(TOMORROW, 9)] == ["c"]
-    assert await store.count("ada") == Counts(1, 2, tasks=1)
-    newest = await store.answer("ada", None)
+        assert await store.list_conversations("ada", words=words) == []
+    assert [one.conversation_id for one in await store.read(conversations.recent, "ada", 9)] == ["c"]
+    assert [one.conversation_id for one in await store.write_unsynced(idle.claim, TOMORROW, 9)] == ["c"]
+    assert await store.search(users.count, "ada") == Counts(1, 2, tasks=1)
+    newest = await store.search(conversations.find_answer, "ada", None)
     assert newest is not None
     assert newest[0] == "c"
-    page = await store.conversation("ada", task.work_id)
+    page = await store.read(conversations.read_page, "ada", task.work_id)
     assert page is not None
     assert (page.conversation.sources, page.exchanges[0].answer) == (("task",), "Done.")
-    assert (await store.answer("ada", page.exchanges[0].answer_id) or ("",))[0] == task.work_id
-    renamed = await store.rename("ada", task.work_id, "Xylophones")
+    assert (await store.search(conversations.find_answer, "ada", page.exchanges[0].answer_id) or ("",))[
+        0
+    ] == task.work_id
+    renamed = await store.write(conversations.rename, "ada", task.work_id, "Xylophones")
     assert renamed is not None
-    assert await store.conversations("ada", words="xylophones") == []
+    assert await store.list_conversations("ada", words="xylophones") == []
 
 
-async def test_tasks_vanish_with_their_conversation(store: SQLite) -> None:
+async def test_tasks_vanish_with_their_conversation(store: Store) -> None:
     await add_turn(store, "ada", "c")
     await add_turn(store, "ada", "d")
     task = await create(store, "a")
@@ -467,20 +468,20 @@ async def test_tasks_vanish_with_their_conversation(store: SQLite) -> None:
     child = await create(store, "child", depth=2, parent=task.id)
     other = await create(store, "b", conversation_id="d")
     await end_run(store, task)
-    assert await store.tasks.cancel_all("ada", "c") == [task.work_id]
+    assert await store.write(tasks.cancel_all, "ada", "c") == [task.work_id]
     assert ((await found(store, child)).state, (await found(store, other)).state) == ("canceled", "pending")
     assert await store.delete("ada", "c")
-    assert [one.id for one in await store.tasks.list_tasks("ada")] == [other.id]
-    assert await store.conversation("ada", task.work_id) is None
-    assert {packet.task_id for packet in await store.tasks.read_channel("ada", 0)} == {other.id}
-    assert await store.tasks.list_untold() == []
+    assert [one.id for one in await store.read(tasks.list_tasks, "ada")] == [other.id]
+    assert await store.read(conversations.read_page, "ada", task.work_id) is None
+    assert {packet.task_id for packet in await store.read(tasks.read_channel, "ada", 0)} == {other.id}
+    assert await store.read(tasks.list_untold) == []
     await create(store, "of eve", "eve")
     assert (await store.forget("ada")).tasks == 1
     assert [one.user for one in await claim(store)] == ["eve"]
 
 
 async def test_active_tasks_keep_their_conversations_in_memory(
-    memory_store: SQLite, monkeypatch: pytest.MonkeyPatch
+    memory_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = memory_store
     monkeypatch.setattr(users, "MAX_MEMORY_CONVERSATIONS", 4)
@@ -491,9 +492,9 @@ async def test_active_tasks_keep_their_conversations_in_memory(
     waiting = await end_run(store, task, "waiting", approval=TaskApproval("c1", "calendar", {}))
     for n in range(6):
         await add_turn(store, "ada", f"d{n}")
-    assert [one.id for one in await store.conversations("ada")] == ["d5", "d4", "c"]
-    assert await store.conversation("ada", waiting.work_id) is not None
-    await store.tasks.cancel("ada", once.id)
+    assert [one.id for one in await store.list_conversations("ada")] == ["d5", "d4", "c"]
+    assert await store.read(conversations.read_page, "ada", waiting.work_id) is not None
+    await store.write(tasks.cancel, "ada", once.id)
     await add_turn(store, "ada", "d6")
-    assert await store.conversation("ada", waiting.work_id) is None
-    assert await store.count("ada") == Counts(4, 8, tasks=2)
+    assert await store.read(conversations.read_page, "ada", waiting.work_id) is None
+    assert await store.search(users.count, "ada") == Counts(4, 8, tasks=2)

@@ -14,8 +14,8 @@ from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
 from brain.messages import Annotation, Call, Counts, FormerText, ItemEmbedding, Part, Steer, Text
 from brain.runtime import import_sanitizer
-from brain.store import tasks, transfer, users
-from brain.store.sqlite import SQLite
+from brain.store import conversations, idle, items, tasks, transfer, turns, users, vectors
+from brain.store.store import Store
 from brain.store.tasks import DayLimits
 from brain.task import NewTask
 from brain.tasks import schedule
@@ -25,16 +25,16 @@ pytestmark = pytest.mark.anyio
 BLOCK = "[SPECIALIST_RESULT: web]\nIt rains.\n[/SPECIALIST_RESULT]"
 
 
-async def exported(store: SQLite, user: str) -> list[dict[str, Any]]:
+async def exported(store: Store, user: str) -> list[dict[str, Any]]:
     """An export, by way of JSON."""
     return [json.loads(json.dumps(record)) async for record in store.export(user)]
 
 
-async def import_records(store: SQLite, user: str, records: Any) -> Counts:
+async def import_records(store: Store, user: str, records: Any) -> Counts:
     return await store.import_user(user, records, import_sanitizer)
 
 
-async def fill(store: SQLite, user: str) -> None:
+async def fill(store: Store, user: str) -> None:
     web = Call(
         "web", 'SPECIALIST_REQUEST[web:{"q":["Köln"]}]', {"q": ["Köln"]}, id="c1", block=BLOCK,
         citations=(Citation("1", "T", "u"),), turn_pass=1, untrusted=True,
@@ -49,15 +49,15 @@ async def fill(store: SQLite, user: str) -> None:
     }  # fmt: skip
     await store.end(history, answer(parts, **details))
     await add_turn(store, user, "d", "Failed", [], outcome="model_failed")
-    await store.rename(user, "d", "Mine")
+    await store.write(conversations.rename, user, "d", "Mine")
     former = (FormerText("I like pop", NOON),)
-    await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", former=former))
-    (idle,) = await store.claim_idle(TOMORROW, 1)
-    await store.set_memory(idle, memory("m1", "They like jazz", conversation_id="c"))
-    await store.set_recall(user, False)
+    await store.write(items.put, user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", former=former))
+    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 1)
+    await store.write(idle.set_memory, quiet, memory("m1", "They like jazz", conversation_id="c"))
+    await store.write(users.set_recalls, user, False)
 
 
-async def test_a_private_conversation_stays_private(store: SQLite, tmp_path: Path) -> None:
+async def test_a_private_conversation_stays_private(store: Store, tmp_path: Path) -> None:
     history = await store.begin("ada", "c", question("I like jazz"), [], private=True)
     await store.end(history, answer([Text("Fine.", 1)]))
     await add_turn(store, "ada", "c", "I like tea", [Text("Fine.", 1)])
@@ -65,33 +65,36 @@ async def test_a_private_conversation_stays_private(store: SQLite, tmp_path: Pat
     async with store_at(tmp_path / "other.db") as other:
         await import_records(other, "ada", await exported(store, "ada"))
         for one in (store, other):
-            assert {found.id: found.private for found in await one.conversations("ada")} == {"c": True, "open": False}
+            assert {found.id: found.private for found in await one.list_conversations("ada")} == {
+                "c": True,
+                "open": False,
+            }
             assert (await one.begin("ada", "c", question("And?"), [])).private
-            assert [idle.conversation_id for idle in await one.claim_idle(TOMORROW, 9)] == ["open"]
-            assert [recent.conversation_id for recent in await one.recent("ada", 9)] == ["open"]
+            assert [quiet.conversation_id for quiet in await one.write_unsynced(idle.claim, TOMORROW, 9)] == ["open"]
+            assert [recent.conversation_id for recent in await one.read(conversations.recent, "ada", 9)] == ["open"]
 
 
 @pytest.mark.parametrize("mark", [False, True, None])
-async def test_an_import_carries_the_mark_of_private_data(store: SQLite, mark: bool | None) -> None:
+async def test_an_import_carries_the_mark_of_private_data(store: Store, mark: bool | None) -> None:
     """A record without it is of an older version, and may contain some. Nobody knows who wrote what is imported."""
     history = await store.begin("ada", "c", question("I like jazz"), [])
     await store.end(history, answer([Text("Fine.", 1)], private_data=bool(mark)))
-    task = await store.tasks.create("ada", NewTask("I like jazz", "", "c", "UTC"), DayLimits(0, 0))
+    task = await store.write(tasks.create, "ada", NewTask("I like jazz", "", "c", "UTC"), DayLimits(0, 0))
     records = await exported(store, "ada")
     for record in records:
         if mark is None:
             record.pop("private_data", None)
     await import_records(store, "bob", records)
-    history = await store.history("bob", "c", 9)
+    history = await store.read(turns.history, "bob", "c", 9)
     assert [(one.private_data, one.untrusted, one.user_messages) for one in history.exchanges] == [
         (mark is not False, True, [])
     ]
-    (imported,) = await store.tasks.list_tasks("bob")
+    (imported,) = await store.read(tasks.list_tasks, "bob")
     assert imported.prompt == task.prompt
     assert (imported.private_data, imported.untrusted, imported.user_text) == (mark is None, True, "")
 
 
-async def test_an_export_has_everything_of_its_user(store: SQLite, tmp_path: Path) -> None:
+async def test_an_export_has_everything_of_its_user(store: Store, tmp_path: Path) -> None:
     await fill(store, "ada")
     await add_turn(store, "eve", "c", "secret of eve")
     records = await exported(store, "ada")
@@ -110,48 +113,48 @@ async def test_an_export_has_everything_of_its_user(store: SQLite, tmp_path: Pat
         marks = {"untrusted": True, "author": "unknown"}
         untrusted = [one | marks if one["kind"] == "exchange" else one for one in records]
         assert (await exported(other, "bob"))[1:] == untrusted[1:]
-        before, after = await store.conversations("ada"), await other.conversations("bob")
+        before, after = await store.list_conversations("ada"), await other.list_conversations("bob")
         assert [(one.id, one.title, one.updated, one.messages) for one in after] == [
             (one.id, one.title, one.updated, one.messages) for one in before
         ]
-        assert len(await other.conversations("bob", words="jazz")) == 1
-        assert len(await other.search_words("bob", "jazz", kinds=("fact", "memory"), limit=9)) == 2
-        assert not await other.is_recall_on("bob")
-        assert await other.claim_idle(TOMORROW, 9) == []  # m1 sums up all of it
+        assert len(await other.list_conversations("bob", words="jazz")) == 1
+        assert len(await other.read(items.search, "bob", "jazz", kinds=("fact", "memory"), limit=9)) == 2
+        assert not await other.read(users.recalls, "bob")
+        assert await other.write_unsynced(idle.claim, TOMORROW, 9) == []  # m1 sums up all of it
         history = await other.begin("bob", "c", question("More", 2), [file(b"x")])
         assert [one.data for one in history.attachments] == [b"\xff\x00"]
         assert history.files[0].id == 2
 
 
-async def test_a_memory_of_several_conversations_is_exported_once(store: SQLite, tmp_path: Path) -> None:
+async def test_a_memory_of_several_conversations_is_exported_once(store: Store, tmp_path: Path) -> None:
     for name in ("a", "b"):
         await add_turn(store, "ada", name, "I like jazz")
-        (idle,) = await store.claim_idle(TOMORROW, 1)
-        await store.set_memory(idle, memory("m1", "They like jazz", conversation_id=name))
-    assert [one.count for one in await store.items("ada")] == [2]
+        (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 1)
+        await store.write(idle.set_memory, quiet, memory("m1", "They like jazz", conversation_id=name))
+    assert [one.count for one in await store.read(items.list_items, "ada")] == [2]
     records = await exported(store, "ada")
     (record,) = (one for one in records if one["kind"] == "item")
     assert (record["conversation_id"], "count" in record) == ("b", False)
     async with store_at(tmp_path / "other.db") as other:
         await import_records(other, "ada", records)
-        assert [one.count for one in await other.items("ada")] == [1]
-        (idle,) = await other.claim_idle(TOMORROW, 9)  # whose summary will say the same
-        assert idle.conversation_id == "a"
+        assert [one.count for one in await other.read(items.list_items, "ada")] == [1]
+        (quiet,) = await other.write_unsynced(idle.claim, TOMORROW, 9)  # whose summary will say the same
+        assert quiet.conversation_id == "a"
 
 
-async def test_what_exists_is_left_as_it_is(store: SQLite) -> None:
+async def test_what_exists_is_left_as_it_is(store: Store) -> None:
     await fill(store, "ada")
     records = await exported(store, "ada")
     await add_turn(store, "ada", "c", "More", number=2)
-    await store.put("ada", fact("f1", "I like rock"))
+    await store.write(items.put, "ada", fact("f1", "I like rock"))
     await store.delete("ada", "d")
-    await store.set_recall("ada", True)
+    await store.write(users.set_recalls, "ada", True)
     assert await import_records(store, "ada", records) == Counts(conversations=1, messages=1)
     assert [one[0] for one in await read_turns(store, "ada", "c")] == ["I like jazz", "More"]
-    assert [one.text for one in await store.items("ada", kind="fact")] == ["I like rock"]
+    assert [one.text for one in await store.read(items.list_items, "ada", kind="fact")] == ["I like rock"]
 
 
-async def test_exports_of_a_running_turn_and_of_nobody(store: SQLite) -> None:
+async def test_exports_of_a_running_turn_and_of_nobody(store: Store) -> None:
     await store.begin("ada", "c", question("Well"), ())
     records = await exported(store, "ada")
     assert [record["outcome"] for record in records if record["kind"] == "exchange"] == ["interrupted"]
@@ -159,12 +162,12 @@ async def test_exports_of_a_running_turn_and_of_nobody(store: SQLite) -> None:
     assert await read_turns(store, "bob", "c") == [("Well", "", "interrupted")]
     records = await exported(store, "nobody")
     assert [record["kind"] for record in records] == ["brain", "preferences"]
-    await store.set_recall("ada", False)
+    await store.write(users.set_recalls, "ada", False)
     assert await import_records(store, "ada", records) == Counts()
-    assert not await store.is_recall_on("ada")
+    assert not await store.read(users.recalls, "ada")
 
 
-async def test_an_export_is_of_one_moment_while_others_write(file_store: SQLite) -> None:
+async def test_an_export_is_of_one_moment_while_others_write(file_store: Store) -> None:
     for n in range(100):
         await add_turn(file_store, "ada", f"c{n}")
     seen: list[dict[str, Any]] = []
@@ -177,7 +180,7 @@ async def test_an_export_is_of_one_moment_while_others_write(file_store: SQLite)
     assert [record["id"] for record in seen if record["kind"] == "conversation"] == [f"c{n}" for n in range(100)]
     async with aclosing(file_store.export("ada")) as records:
         await anext(records)
-    assert len(await file_store.conversations("ada", limit=200)) == 100
+    assert len(await file_store.list_conversations("ada", limit=200)) == 100
 
 
 EARLY, LATE, NAIVE = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"
@@ -258,13 +261,13 @@ TASK = {
     ],
 )
 async def test_a_wrong_record_is_named_and_nothing_is_imported(
-    memory_store: SQLite, records: list[Any], field: str
+    memory_store: Store, records: list[Any], field: str
 ) -> None:
     with pytest.raises(BadRequest) as caught:
         await import_records(memory_store, "ada", records)
     place = f"records[{max(0, len(records) - 1)}]" + (f".{field}" if field else "")
     assert (caught.value.status, caught.value.field) == (400, place)
-    assert await memory_store.users() == []
+    assert await memory_store.search(users.names) == []
 
 
 DAILY = {"every": "FREQ=DAILY;BYHOUR=8;BYMINUTE=0", "start": "2027-01-01T08:00:00Z"}
@@ -286,20 +289,21 @@ DAILY = {"every": "FREQ=DAILY;BYHOUR=8;BYMINUTE=0", "start": "2027-01-01T08:00:0
     ],
 )
 async def test_an_imported_task_does_not_run_by_itself(
-    store: SQLite, record: dict[str, Any], state: str, paused: bool, every: str
+    store: Store, record: dict[str, Any], state: str, paused: bool, every: str
 ) -> None:
     run = [C | {"id": "w"}, EXCHANGE | {"conversation": "w", "source": "task"}]
     records = [HEAD, TASK | record, *run]
     assert await import_records(store, "ada", records) == Counts(tasks=1)
     assert await import_records(store, "ada", records) == Counts()
     assert await import_records(store, "eve", records) == Counts(tasks=1)  # with another ID
-    (task,), (other,) = await store.tasks.list_tasks("ada"), await store.tasks.list_tasks("eve")
+    (task,), (other,) = await store.read(tasks.list_tasks, "ada"), await store.read(tasks.list_tasks, "eve")
     assert (task.id, task.state, task.paused, task.every) == (TASK["id"], state, paused, every)
     assert (task.approval, task.work_id, task.finished) == (None, "work0123456789abcdef", "q")
-    assert await store.tasks.claim(9, 9, lambda user: DayLimits(0, 0), schedule.next_run) == ([], None)
-    assert await store.conversations("ada") == []
+    assert await store.write(tasks.claim, 9, 9, lambda user: DayLimits(0, 0), schedule.next_run) == []
+    assert await store.read(tasks.seconds_until_due) is None
+    assert await store.list_conversations("ada") == []
     for user, one in (("ada", task), ("eve", other)):
-        page = await store.conversation(user, one.work_id)
+        page = await store.read(conversations.read_page, user, one.work_id)
         assert page is not None
         assert page.conversation.sources == ("task",)
     assert [one["kind"] for one in await exported(store, "ada")] == [
@@ -307,21 +311,21 @@ async def test_an_imported_task_does_not_run_by_itself(
     ]  # fmt: skip
 
 
-async def test_tasks_of_others_hide_no_imported_conversation(store: SQLite) -> None:
+async def test_tasks_of_others_hide_no_imported_conversation(store: Store) -> None:
     records = [HEAD, C, EXCHANGE | {"source": "task"}]
     assert await import_records(store, "ada", records) == Counts(conversations=1, messages=1)
-    assert [one.sources for one in await store.conversations("ada")] == [("api",)]
+    assert [one.sources for one in await store.list_conversations("ada")] == [("api",)]
 
 
-async def test_an_import_over_the_limit_of_tasks_is_rejected(store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_import_over_the_limit_of_tasks_is_rejected(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "MAX_ENDED", 1)
     records = [HEAD, *(TASK | {"id": f"{n}", "work_id": f"w{n}", "state": "succeeded"} for n in range(2))]
     with pytest.raises(BadRequest) as caught:
         await import_records(store, "ada", records)
-    assert (caught.value.code, await store.tasks.list_tasks("ada")) == ("too_large", [])
+    assert (caught.value.code, await store.read(tasks.list_tasks, "ada")) == ("too_large", [])
 
 
-async def test_what_is_nested_too_deeply_is_not_imported(memory_store: SQLite) -> None:
+async def test_what_is_nested_too_deeply_is_not_imported(memory_store: Store) -> None:
     nested: list[Any] = []
     for _ in range(5_000):
         nested = [nested]
@@ -340,16 +344,16 @@ async def test_what_is_nested_too_deeply_is_not_imported(memory_store: SQLite) -
     ],
 )
 async def test_too_much_is_not_imported(
-    file_store: SQLite, module: Any, limit: str, monkeypatch: pytest.MonkeyPatch
+    file_store: Store, module: Any, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, limit, 4_000)
     with pytest.raises(BadRequest) as caught:
         await import_records(file_store, "ada", [HEAD, C, EXCHANGE | {"message": "x" * 5_000}])
     assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
-    assert await file_store.users() == []
+    assert await file_store.search(users.names) == []
 
 
-async def test_others_write_while_records_come_slowly(store: SQLite) -> None:
+async def test_others_write_while_records_come_slowly(store: Store) -> None:
     may_continue, has_begun = asyncio.Event(), asyncio.Event()
 
     async def slowly() -> AsyncIterator[Any]:
@@ -375,24 +379,28 @@ async def test_a_forgotten_user_is_in_no_file(path: Path) -> None:
                 files = [file(f"{word} ".encode() * 100, f"{word}.txt")]
                 await add_turn(store, user, f"c{n}", f"I play the {word}", f"The {word}! " * 50, files=files)
             former = (FormerText(f"no {word}", NOON),)
-            await store.put(user, fact("f1", f"I play the {word}", former=former))
+            await store.write(items.put, user, fact("f1", f"I play the {word}", former=former))
             await store.delete(user, "c3")
-            await store.set_recall(user, False)
-            assert len(await store.conversations(user, words=word)) == 29
-        await store.embed("m", [("ada", "f1", "I play the xylofon", ItemEmbedding([1.0]))])
+            await store.write(users.set_recalls, user, False)
+            assert len(await store.list_conversations(user, words=word)) == 29
+        await store.write_unsynced(vectors.write, "m", [("ada", "f1", "I play the xylofon", ItemEmbedding([1.0]))])
         whole = Counts(conversations=29, messages=58, files=29, facts=1)
-        assert [await store.count("ada"), await store.forget("ada")] == [whole, whole]
+        assert [await store.search(users.count, "ada"), await store.forget("ada")] == [whole, whole]
         await store.scrub()
         assert (bytes_of("xylofon"), bytes_of("ada")) == (0, 0)
         assert bytes_of("trombon") > 1_000
-        assert (await store.users(), await store.conversations("ada"), await store.items("ada")) == (["eve"], [], [])
-        assert await store.is_recall_on("ada")
-        assert await store.forget("ada") == await store.count("ada") == Counts()
-        assert len(await store.conversations("eve", words="trombon")) == 29
+        assert (
+            await store.search(users.names),
+            await store.list_conversations("ada"),
+            await store.read(items.list_items, "ada"),
+        ) == (["eve"], [], [])
+        assert await store.read(users.recalls, "ada")
+        assert await store.forget("ada") == await store.search(users.count, "ada") == Counts()
+        assert len(await store.list_conversations("eve", words="trombon")) == 29
     assert bytes_of("xylofon") == 0
 
 
-async def test_ids_that_no_route_accepts_become_others_always_the_same(memory_store: SQLite) -> None:
+async def test_ids_that_no_route_accepts_become_others_always_the_same(memory_store: Store) -> None:
     store, ids = memory_store, {"conversation": "a/b c"}
     odd = [
         HEAD,
@@ -406,11 +414,11 @@ async def test_ids_that_no_route_accepts_become_others_always_the_same(memory_st
     ]
     counts = Counts(conversations=1, messages=4, facts=2)
     assert [await import_records(store, "ada", odd) for _ in range(2)] == [counts, Counts()]
-    (found,) = await store.conversations("ada")
+    (found,) = await store.list_conversations("ada")
     assert found.id == "x0af99a6091695385"
-    page = await store.conversation("ada", found.id)
+    page = await store.read(conversations.read_page, "ada", found.id)
     assert page is not None
     assert len({one.question_id for one in page.exchanges}) == 4
-    second, first = await store.items("ada")
+    second, first = await store.read(items.list_items, "ada")
     assert (first.id, second.id) == ("x559aead08264d579", "f2")
     assert (second.conversation_id, second.message_id) == (found.id, "x53aeb28579b498b0")

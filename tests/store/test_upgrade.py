@@ -17,7 +17,8 @@ from store_helpers import opened
 
 from brain.cli.main import run
 from brain.messages import OWN_WORDS, Call, Marks
-from brain.store.sqlite import SQLite
+from brain.store import answers, conversations, items, tasks, turns
+from brain.store.store import Store
 
 DATA = Path(__file__).parent / "data"
 VIEWS: dict[str, dict[str, Any]] = json.loads((DATA / "views.json").read_text("utf-8"))
@@ -77,8 +78,8 @@ def test_a_database_shows_what_it_showed_and_continues(file: Path) -> None:
         assert [message["parts"][-1]["text"] for message in messages[-2:]] == ["More?", "Yes."]
 
     async def blocks() -> list[str]:
-        async with opened(SQLite(file)) as store:
-            history = await store.history("ada", "tea", 9)
+        async with opened(Store(file)) as store:
+            history = await store.read(turns.history, "ada", "tea", 9)
             return [part.block for one in history.exchanges for part in one.parts if isinstance(part, Call)]
 
     assert asyncio.run(blocks())[0] == "[SPECIALIST_RESULT: lookup]\nAll about tea.\n[/SPECIALIST_RESULT]"
@@ -89,23 +90,23 @@ def test_a_database_of_0_2_0_gets_the_marks_of_private_data(file: Path) -> None:
     file.write_bytes(gzip.decompress((DATA / "brain-0.2.0.db.gz").read_bytes()))
     private = {"tea": [False, True, True], "milk": [True, True], "me": [True, True], "cold": [True], "story": [True]}
 
-    async def check(store: SQLite) -> None:
+    async def check(store: Store) -> None:
         for name, marks in private.items():
-            found = await store.history("ada", name, 9)
+            found = await store.read(turns.history, "ada", name, 9)
             assert [one.private_data for one in found.exchanges] == marks, name
             assert found.private_data is marks[-1], name
-        tasks = {one.prompt: one for one in await store.tasks.list_tasks("ada")}
-        made, added = tasks["Search for tea news"], tasks["Search for milk news"]
+        found_tasks = {one.prompt: one for one in await store.read(tasks.list_tasks, "ada")}
+        made, added = found_tasks["Search for tea news"], found_tasks["Search for milk news"]
         words = "Search for tea news each Monday"
         assert (made.private_data, made.untrusted, made.user_text, made.is_from_user) == (True, True, words, False)
         assert (added.private_data, added.untrusted, added.is_from_user) == (False, False, True)
         # answers that an older version gave are unknown, and may contain private data
-        assert await store.answer_marks("bob", ["anything"]) == Marks(untrusted=True, private_data=True)
+        assert await store.read(answers.find_marks, "bob", ["anything"]) == Marks(untrusted=True, private_data=True)
 
     async def main() -> None:
-        async with opened(SQLite(file)) as store:
+        async with opened(Store(file)) as store:
             await check(store)
-        async with opened(SQLite(file)) as store:
+        async with opened(Store(file)) as store:
             await check(store)
 
     asyncio.run(main())
@@ -126,22 +127,24 @@ def test_memories_of_0_2_0_that_say_the_same_become_one(file: Path) -> None:
         db.execute("UPDATE item SET untrusted = (key = 7) WHERE kind = 'memory'")
         db.execute("""UPDATE exchange SET recalled_ids = '["2k3r","qzhu"]' WHERE recalled_ids LIKE '%2k3r%'""")
 
-    async def recalling(store: SQLite) -> int:
-        page = await store.conversation("ada", "planned", limit=9)
+    async def recalling(store: Store) -> int:
+        page = await store.read(conversations.read_page, "ada", "planned", limit=9)
         return 0 if page is None else sum("Recalled" in one.question for one in page.exchanges)
 
     async def main() -> None:
-        async with opened(SQLite(file)) as store:
-            found = {one.id: one for one in await store.items("ada", kind="memory") if one.text == text}
+        async with opened(Store(file)) as store:
+            found = {
+                one.id: one for one in await store.read(items.list_items, "ada", kind="memory") if one.text == text
+            }
             ((item_id, one),) = found.items()
             assert (item_id, one.count, one.untrusted) == ("9m6n", 3, True)
-            assert [one.count for one in await store.items("bob", kind="memory")] == [1]
-            assert [await store.memory_of("ada", name) for name in ("tea", "me", "cold")] == [one] * 3
-            assert [one.id for one, _ in await store.search_words("ada", "tea", kinds=["memory"], limit=9)][:1] == [
-                "9m6n"
-            ]
+            assert [one.count for one in await store.read(items.list_items, "bob", kind="memory")] == [1]
+            assert [await store.read(items.memory_of, "ada", name) for name in ("tea", "me", "cold")] == [one] * 3
+            assert [one.id for one, _ in await store.read(items.search, "ada", "tea", kinds=["memory"], limit=9)][
+                :1
+            ] == ["9m6n"]
             before = await recalling(store)
-            await store.erase("ada", item_id)
+            await store.write(items.erase, "ada", item_id)
             assert (before, await recalling(store)) == (1, 0)
 
     asyncio.run(main())
@@ -155,9 +158,9 @@ def test_a_damaged_row_of_0_2_0_stops_no_upgrade(file: Path, damage: str) -> Non
         db.execute("UPDATE task SET data = ? WHERE key = 1", (damage,))
 
     async def main() -> None:
-        async with opened(SQLite(file)) as store:
-            assert len(await store.tasks.list_tasks("ada")) == 1
-            assert (await store.history("ada", "cold", 9)).private_data
+        async with opened(Store(file)) as store:
+            assert len(await store.read(tasks.list_tasks, "ada")) == 1
+            assert (await store.read(turns.history, "ada", "cold", 9)).private_data
 
     asyncio.run(main())
 

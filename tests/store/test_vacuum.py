@@ -11,8 +11,8 @@ from limits import WAIT_SECONDS
 from store_helpers import add_turn, fact, file, question, store_at
 
 from brain.errors import StoreError
-from brain.store import vacuum
-from brain.store.sqlite import SQLite
+from brain.store import conversations, items, vacuum
+from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -23,21 +23,21 @@ def traces(path: Path, word: bytes = WORD) -> int:
     return sum(one.read_bytes().lower().count(word) for one in path.parent.iterdir())
 
 
-async def fill(store: SQLite) -> None:
+async def fill(store: Store) -> None:
     for n in range(40):
         await add_turn(store, "eve", f"c{n % 5}", f"I play the trombon {n}", "The trombon! " * 50, number=n)
         if n % 10 == 0:
             files = [file(b"xylofon " * 1_000)]
             await add_turn(store, "ada", "c", f"I play the xylofon {n}", "The xylofon! " * 50, number=n, files=files)
     await add_turn(store, "ada", "d", "Hello", "The xylofon?")
-    await store.put("ada", fact("f1", "I play the xylofon"))
-    assert len(await store.conversations("ada", words="xylofon")) == 2
+    await store.write(items.put, "ada", fact("f1", "I play the xylofon"))
+    assert len(await store.list_conversations("ada", words="xylofon")) == 2
 
 
-async def erase_all(store: SQLite) -> None:
+async def erase_all(store: Store) -> None:
     assert await store.delete("ada", "c")
     assert await store.delete("ada", "d")
-    assert await store.erase("ada", "f1")
+    assert await store.write(items.erase, "ada", "f1")
 
 
 @contextmanager
@@ -59,7 +59,7 @@ async def test_deleted_words_leave_an_open_file(path: Path, monkeypatch: pytest.
             while traces(path):
                 await store.data_version()
         assert traces(path, b"trombon") > 1_000
-        assert len(await store.conversations("eve", words="trombon")) == 5
+        assert len(await store.list_conversations("eve", words="trombon")) == 5
 
 
 async def test_deleted_words_are_gone_when_one_of_two_stores_is_closed(path: Path) -> None:
@@ -71,28 +71,28 @@ async def test_deleted_words_are_gone_when_one_of_two_stores_is_closed(path: Pat
         assert traces(path) == 0
 
 
-async def rename(store: SQLite) -> None:
-    await store.rename("ada", "n", "A xylofon of mine")
-    await store.rename("ada", "n", "Mine")
+async def rename(store: Store) -> None:
+    await store.write(conversations.rename, "ada", "n", "A xylofon of mine")
+    await store.write(conversations.rename, "ada", "n", "Mine")
 
 
-async def correct(store: SQLite) -> None:
-    await store.put("ada", fact("f1", "I play the xylofon"))
-    await store.put("ada", fact("f1", "I play nothing"))
+async def correct(store: Store) -> None:
+    await store.write(items.put, "ada", fact("f1", "I play the xylofon"))
+    await store.write(items.put, "ada", fact("f1", "I play nothing"))
 
 
-async def replace(store: SQLite) -> None:
+async def replace(store: Store) -> None:
     await add_turn(store, "ada", "n", "The xylofon", number=2)
-    assert len(await store.conversations("ada", words="xylofon")) == 1
+    assert len(await store.list_conversations("ada", words="xylofon")) == 1
     await add_turn(store, "ada", "n", "Nothing", number=3, replaces="q2")
 
 
-async def drop(store: SQLite) -> None:
+async def drop(store: Store) -> None:
     await store.drop(await store.begin("ada", "n", question("The xylofon", 2), [file(WORD)]))
 
 
 @pytest.mark.parametrize("change", [rename, correct, replace, drop])
-async def test_replaced_words_are_removed_too(path: Path, change: Callable[[SQLite], Awaitable[object]]) -> None:
+async def test_replaced_words_are_removed_too(path: Path, change: Callable[[Store], Awaitable[object]]) -> None:
     async with store_at(path) as store:
         await add_turn(store, "ada", "n")
         await change(store)
@@ -101,11 +101,11 @@ async def test_replaced_words_are_removed_too(path: Path, change: Callable[[SQLi
         assert traces(path) == 0
 
 
-async def test_a_sweep_writes_nothing_where_nothing_was_deleted(file_store: SQLite) -> None:
+async def test_a_sweep_writes_nothing_where_nothing_was_deleted(file_store: Store) -> None:
     async def changes_of_a_sweep() -> int:
-        before = await file_store._database.run_outside(lambda db: db.total_changes)
+        before = await file_store.run_outside(lambda db: db.total_changes)
         await file_store._vacuum.sweep()
-        return await file_store._database.run_outside(lambda db: db.total_changes) - before
+        return await file_store.run_outside(lambda db: db.total_changes) - before
 
     await fill(file_store)
     assert await changes_of_a_sweep() == 0
@@ -143,13 +143,13 @@ async def test_a_file_that_is_read_cannot_be_scrubbed(path: Path, monkeypatch: p
     async with store_at(path) as store:
         await fill(store)
         await store.forget("ada")
-        assert await store._database.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) > 0
+        assert await store.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) > 0
         with reader(path), pytest.raises(StoreError, match="is reading"):
             await store.scrub()
         assert traces(path) > 0
         await store.scrub()
         assert (traces(path), traces(path, b"ada")) == (0, 0)
-        assert await store._database.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) == 0
-        assert len(await store.conversations("eve", words="trombon")) == 5
+        assert await store.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) == 0
+        assert len(await store.list_conversations("eve", words="trombon")) == 5
     async with store_at(None) as store:
         await store.scrub()

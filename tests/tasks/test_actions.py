@@ -9,7 +9,8 @@ from store_helpers import NOON, Clock, answer, question, store_at
 from brain.errors import BadRequest
 from brain.messages import Call
 from brain.settings import read
-from brain.store.sqlite import SQLite
+from brain.store import tasks
+from brain.store.store import Store
 from brain.store.tasks import DayLimits, Duplicate, RunEnd
 from brain.task import NewTask, Task, TaskApproval, TaskState
 from brain.tasks import Tasks, schedule
@@ -78,19 +79,19 @@ CELLS = [
 class User:
     """A user with one task, and the process that runs it."""
 
-    def __init__(self, store: SQLite, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.clock = clock
         self.tasks = Tasks(store, read({"BRAIN_MODEL": "builtin"}), lambda: clock.time)
         self.id = ""
 
     async def task(self) -> Task:
-        task = await self.store.tasks.find("ada", self.id)
+        task = await self.store.read(tasks.find, "ada", self.id)
         assert task is not None
         return task
 
     async def claim(self, limits: DayLimits = NO_LIMITS, at_once: int = 9) -> None:
-        await self.store.tasks.claim(at_once, 9, lambda user: limits, schedule.next_run)
+        await self.store.write(tasks.claim, at_once, 9, lambda user: limits, schedule.next_run)
 
     async def end_run(self, task: Task, outcome: TaskState) -> None:
         question_id = f"{task.id} {task.run}"
@@ -126,20 +127,20 @@ class User:
         """Use up the runs of the day on which the task is due, and let the process look for due tasks."""
         next_run = (await self.task()).next_run
         self.clock.now = max(self.clock.now, 0.0 if next_run is None else next_run.timestamp())
-        running = (await self.store.tasks.count_states()).get("running", 0)
+        running = (await self.store.read(tasks.count_states)).get("running", 0)
         first = NewTask(
             f"First {self.clock.now}", "", "c", "UTC", start=NOON, next_run=datetime(2000, 1, 1, tzinfo=UTC)
         )
-        other = await self.store.tasks.create("ada", first, NO_LIMITS)
+        other = await self.store.write(tasks.create, "ada", first, NO_LIMITS)
         await self.claim(at_once=running + 1)
-        claimed = await self.store.tasks.find("ada", other.id)
+        claimed = await self.store.read(tasks.find, "ada", other.id)
         assert claimed is not None
         await self.end_run(claimed, "succeeded")
         await self.claim(ONE_RUN)
 
     async def crash(self) -> None:
         self.clock.advance(seconds=16)
-        await self.store.tasks.renew([])
+        await self.store.write_unsynced(tasks.renew, [])
 
     async def do(self, action: str) -> str:
         """Act on the task; return an outcome, or the state in which it then is."""
@@ -165,11 +166,11 @@ class User:
                     await self.claim()
             case "clock":
                 self.clock.advance(days=60)
-                await self.store.tasks.renew([self.id])
-                await self.store.tasks.change("ada", self.id, _postpone)
+                await self.store.write_unsynced(tasks.renew, [self.id])
+                await self.store.write(tasks.change, "ada", self.id, _postpone)
                 self.clock.advance(days=-60)
-                await self.store.tasks.renew([self.id])
-                await self.store.tasks.correct_times(schedule.next_run)
+                await self.store.write_unsynced(tasks.renew, [self.id])
+                await self.store.write(tasks.correct_times, schedule.next_run)
                 await self.claim()
         return outcome or describe(await self.task())
 

@@ -62,7 +62,7 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
             thinks=arguments.thinking,
         )
         if arguments.go_on:
-            newest = await engine.store.conversations(LOCAL_USER, limit=1)
+            newest = await engine.store.list_conversations(LOCAL_USER, limit=1)
             if not newest:
                 raise CommandError("No conversations yet.", "brain chat")
             conversation_id = newest[0].id

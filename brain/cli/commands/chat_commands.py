@@ -21,6 +21,7 @@ from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.runtime.assistant import find_mode
 from brain.settings import LOCAL_USER
+from brain.store import conversations
 from brain.strategies.descriptions import DESCRIPTIONS
 from brain.tasks import schedule
 from brain.text import suggest
@@ -116,7 +117,7 @@ async def _open(session: ChatSession, rest: str) -> None:
     """Open the conversation with this number or ID, or the only one with these words; else list what was found."""
     number = int(rest[:4]) if rest.isdecimal() else None
     words = rest if number is None else ""
-    listed = await session.engine.store.conversations(LOCAL_USER, words=words, limit=MAX_LISTED)
+    listed = await session.engine.store.list_conversations(LOCAL_USER, words=words, limit=MAX_LISTED)
     if number is not None:
         ids = [one.id for one in listed[number - 1 : number]] if number else []
     else:
@@ -156,7 +157,7 @@ def show_reopened(session: ChatSession, page: ConversationPage) -> None:
 
 async def _rename(session: ChatSession, rest: str) -> None:
     title = queries.check_title(rest)
-    renamed = await session.engine.store.rename(LOCAL_USER, session.required_id, title)
+    renamed = await session.engine.store.write(conversations.rename, LOCAL_USER, session.required_id, title)
     if renamed is None:
         raise BadRequest("This conversation was deleted. Type /new to start another one.")
     session.title = renamed.title
@@ -249,7 +250,9 @@ async def _private(session: ChatSession, rest: str) -> None:
         raise BadRequest("Type /private on or /private off.")
     if rest == "off":
         if session.private and session.conversation_id is not None:
-            stored = await session.engine.store.conversation(LOCAL_USER, session.conversation_id, limit=1)
+            stored = await session.engine.store.read(
+                conversations.read_page, LOCAL_USER, session.conversation_id, limit=1
+            )
             if stored is not None and stored.conversation.private:
                 raise BadRequest("A private conversation stays private. Type /new, then /private off.")
         session.private = False

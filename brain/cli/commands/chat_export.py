@@ -13,6 +13,7 @@ from brain.cli.commands.store_access import PAGE
 from brain.cli.terminal.messages import explain_outcome
 from brain.errors import BadRequest
 from brain.settings import LOCAL_USER
+from brain.store import conversations
 
 MAX_COPIED_BYTES = 74_994
 """Limit of the strictest terminal that can copy."""
@@ -60,7 +61,9 @@ async def _as_markdown(session: ChatSession) -> str:
     """Return the whole conversation; an answer that ended early is followed by the reason."""
     pages: list[str] = []
     before = None
-    while page := await session.engine.store.conversation(LOCAL_USER, session.required_id, before=before, limit=PAGE):
+    while page := await session.engine.store.read(
+        conversations.read_page, LOCAL_USER, session.required_id, before=before, limit=PAGE
+    ):
         texts = []
         for exchange in page.exchanges:
             ending = explain_outcome(exchange.outcome)

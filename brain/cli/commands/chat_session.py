@@ -20,6 +20,7 @@ from brain.messages import Attachment, ConversationPage, Exchange, FileReference
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import LOCAL_USER
+from brain.store import conversations, tasks
 from brain.task import Packet
 
 BUSY = "This conversation is busy with another answer. Send your message again when it is complete."
@@ -132,7 +133,7 @@ class ChatSession:
             self.has_failed = True
             self.print("Your message was saved. Type /retry to send it again or /edit to change it.")
         self.print_blank()
-        found = await self.engine.store.conversation(LOCAL_USER, self.conversation_id, limit=1)
+        found = await self.engine.store.read(conversations.read_page, LOCAL_USER, self.conversation_id, limit=1)
         if found is not None:
             self.title, self.private = found.conversation.title, found.conversation.private
 
@@ -174,10 +175,10 @@ class ChatSession:
 
     async def read_reports(self) -> None:
         """Read which reports on tasks began since the last call; see `show_reports`."""
-        tasks = self.engine.tasks
+        store = self.engine.store
         if self._cursor is None:
-            self._cursor = await tasks.store.newest_packet(LOCAL_USER)
-        while packets := await tasks.store.read_channel(LOCAL_USER, self._cursor):
+            self._cursor = await store.read(tasks.newest_packet, LOCAL_USER)
+        while packets := await store.read(tasks.read_channel, LOCAL_USER, self._cursor):
             self._cursor = packets[-1].key
             for packet in packets:
                 if packet.kind == "report":
@@ -189,7 +190,7 @@ class ChatSession:
 
     async def _read_report(self, packet: Packet) -> Report | None:
         """Return a report on tasks; None if its conversation was deleted, or a message has stopped it."""
-        found = await self.engine.store.conversation(LOCAL_USER, packet.conversation_id, limit=5)
+        found = await self.engine.store.read(conversations.read_page, LOCAL_USER, packet.conversation_id, limit=5)
         for exchange in found.exchanges if found is not None else ():
             if found is not None and exchange.answer_id == to_answer_id(packet.turn_id) and exchange.answer:
                 return Report(packet.conversation_id, found.conversation.title, exchange)
@@ -227,7 +228,7 @@ class ChatSession:
         Returns:
             Its latest exchanges, or None if it does not exist.
         """
-        found = await self.engine.store.conversation(LOCAL_USER, conversation_id, limit=3)
+        found = await self.engine.store.read(conversations.read_page, LOCAL_USER, conversation_id, limit=3)
         if found is not None:
             self.begin()
             self.conversation_id, self.title = conversation_id, found.conversation.title
@@ -259,7 +260,7 @@ class ChatSession:
         Raises:
             BadRequest: The conversation has none yet.
         """
-        found = await self.engine.store.conversation(LOCAL_USER, self.required_id, limit=20)
+        found = await self.engine.store.read(conversations.read_page, LOCAL_USER, self.required_id, limit=20)
         answers = [] if found is None else [one for one in found.exchanges if may_be_report or one.source != "report"]
         if not answers:
             raise BadRequest("This conversation is empty.")

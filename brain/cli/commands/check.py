@@ -24,7 +24,7 @@ from brain.plugins.schema import find_injected, inject
 from brain.prompts.system_prompt import check_context_size
 from brain.runtime.assistant import describe_assistance
 from brain.settings import Settings, redact_url
-from brain.store import connection, path_of
+from brain.store import connection, path_of, server_data, tasks
 from brain.telemetry.watchdog import Blocked, Watchdog
 
 HEALTH_SECONDS = 10.0
@@ -104,7 +104,7 @@ async def _check_store(settings: Settings) -> bool:
     try:
         async with open_existing_store(settings, creates=True) as store:
             problem = await asyncio.to_thread(connection.find_problem, path)
-            damaged = 0 if problem else await store.tasks.count_unreadable()
+            damaged = 0 if problem else await store.read(tasks.count_unreadable)
     except StoreError as error:
         problem = str(error).removeprefix(f"{path}").lstrip(": ")
         damaged = 0
@@ -154,7 +154,7 @@ async def _find_warnings(settings: Settings) -> dict[str, str]:
         return {}
     try:
         async with open_existing_store(settings, creates=True) as store:
-            rows = await store.blocked()
+            rows = await store.read(server_data.blocked)
     except StoreError:
         return {}
     return {

@@ -19,6 +19,7 @@ from brain.protocols.bodies import encode
 from brain.protocols.native.resources import turn_report
 from brain.runtime.archive import find_recording
 from brain.settings import Settings
+from brain.store import conversations, users
 from brain.text import escape_invisible
 
 LAST = "last"
@@ -35,9 +36,9 @@ async def explain(arguments: argparse.Namespace, settings: Settings) -> int:
     """Show the rounds, requests, calls and decisions of a turn, with its tokens and costs."""
     user, name = arguments.user, arguments.turn
     async with open_existing_store(settings) as store:
-        found = await store.answer(user, None if name == LAST else to_answer_id(name))
-        if found is None and user not in (users := await store.users()):
-            raise CommandError(describe_no_data(user, users), "brain explain last --user NAME")
+        found = await store.search(conversations.find_answer, user, None if name == LAST else to_answer_id(name))
+        if found is None and user not in (names := await store.search(users.names)):
+            raise CommandError(describe_no_data(user, names), "brain explain last --user NAME")
     if found is None:
         what = "No answers" if name == LAST else f"No answer of turn '{name}'"
         raise CommandError(f"{what} of user {user}", "brain explain last")

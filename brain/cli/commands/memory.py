@@ -13,10 +13,11 @@ from brain.memory.items import Items
 from brain.messages import Item
 from brain.protocols.native.resources import encode_items
 from brain.settings import Settings
-from brain.store.sqlite import SQLite
+from brain.store import users
+from brain.store.store import Store
 from brain.text import escape_invisible
 
-Action = Callable[[argparse.Namespace, SQLite, MemoryEdits], Awaitable[int]]
+Action = Callable[[argparse.Namespace, Store, MemoryEdits], Awaitable[int]]
 
 _LIST = "brain memory list"
 
@@ -27,11 +28,11 @@ async def memory(arguments: argparse.Namespace, settings: Settings) -> int:
         return await ACTIONS[arguments.action](arguments, store, MemoryEdits(Items(store, lambda: datetime.now(UTC))))
 
 
-async def show(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+async def show(arguments: argparse.Namespace, store: Store, edits: MemoryEdits) -> int:
     """List facts and conversation summaries: newest first, or best match first in a search."""
     user, kind, category, words = arguments.user, arguments.kind, arguments.category, arguments.search
     items = await read_all_items(store, user, kind=kind, category=category, words=words)
-    is_recall_on = await store.is_recall_on(user)
+    is_recall_on = await store.read(users.recalls, user)
     if arguments.json:
         sys.stdout.buffer.write(encode_items(items, len(items), recall=is_recall_on) + b"\n")
         return DONE
@@ -44,7 +45,7 @@ async def show(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits)
     return DONE
 
 
-async def add(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+async def add(arguments: argparse.Namespace, store: Store, edits: MemoryEdits) -> int:
     """Add a fact."""
     if not arguments.text.strip():
         raise CommandError("The fact is empty", "brain memory add --help")
@@ -53,7 +54,7 @@ async def add(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) 
     return DONE
 
 
-async def edit(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+async def edit(arguments: argparse.Namespace, store: Store, edits: MemoryEdits) -> int:
     """Edit a fact or a summary."""
     changes = {name: getattr(arguments, name) for name in ("text", "category", "mutable")}
     if not any(value is not None for value in changes.values()):
@@ -71,7 +72,7 @@ async def edit(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits)
     return DONE
 
 
-async def delete(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+async def delete(arguments: argparse.Namespace, store: Store, edits: MemoryEdits) -> int:
     """Delete facts and summaries."""
     missing = [typed for typed in arguments.id if not await edits.delete(arguments.user, _parse_id(typed))]
     for typed in missing:
@@ -79,7 +80,7 @@ async def delete(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdit
     return FAILED if missing else DONE
 
 
-async def recall(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+async def recall(arguments: argparse.Namespace, store: Store, edits: MemoryEdits) -> int:
     """Turn the use of memory on or off."""
     await edits.set_recall(arguments.user, arguments.on == "on")
     return DONE

@@ -10,15 +10,15 @@ from brain.cli.process import CommandError
 from brain.errors import StoreError
 from brain.messages import Category, Counts, Item, Kind
 from brain.settings import Settings
-from brain.store import open_store, path_of
-from brain.store.sqlite import SQLite
+from brain.store import items, open_store, path_of
+from brain.store.store import Store
 
 PAGE = 200
 _SET_STORE = "export BRAIN_STORE=sqlite:PATH"
 
 
 @asynccontextmanager
-async def open_existing_store(settings: Settings, *, creates: bool = False) -> AsyncIterator[SQLite]:
+async def open_existing_store(settings: Settings, *, creates: bool = False) -> AsyncIterator[Store]:
     """Open the store for the duration of the block; a server may use it at the same time.
 
     Args:
@@ -41,7 +41,7 @@ async def open_existing_store(settings: Settings, *, creates: bool = False) -> A
 
 
 @asynccontextmanager
-async def open_learned(settings: Settings) -> AsyncIterator[SQLite | None]:
+async def open_learned(settings: Settings) -> AsyncIterator[Store | None]:
     """Open the store for what servers have learned; yield None if there is none, or it cannot be opened."""
     path = path_of(settings.store)
     store = None
@@ -61,15 +61,17 @@ def chat_history() -> Path:
 
 
 async def read_all_items(
-    store: SQLite, user: str, *, kind: Kind | None = None, category: Category | None = None, words: str = ""
+    store: Store, user: str, *, kind: Kind | None = None, category: Category | None = None, words: str = ""
 ) -> list[Item]:
     """Return all facts and summaries of a user, or those that match."""
-    items: list[Item] = []
+    found: list[Item] = []
     before = None
-    while page := await store.items(user, kind=kind, category=category, words=words, before=before, limit=PAGE):
-        items += page
-        before = items[-1].id
-    return items
+    while page := await store.read(
+        items.list_items, user, kind=kind, category=category, words=words, before=before, limit=PAGE
+    ):
+        found += page
+        before = found[-1].id
+    return found
 
 
 def describe_no_data(user: str, users: Sequence[str]) -> str:

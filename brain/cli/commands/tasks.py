@@ -17,7 +17,8 @@ from brain.errors import BadRequest
 from brain.protocols.bodies import encode
 from brain.protocols.native import tasks as protocol
 from brain.settings import Settings
-from brain.store.sqlite import SQLite
+from brain.store import tasks as stored
+from brain.store.store import Store
 from brain.store.tasks import Duplicate
 from brain.task import MAX_RESULT, Packet, Task, TaskApproval
 from brain.tasks import Tasks, schedule
@@ -196,8 +197,8 @@ async def delete(arguments: argparse.Namespace, service: Tasks) -> int:
 
 async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
     """Print what happens to tasks, until Ctrl-C."""
-    store: SQLite = arguments.store
-    cursor, version = await service.store.newest_packet(arguments.user), -1
+    store: Store = arguments.store
+    cursor, version = await service.store.read(stored.newest_packet, arguments.user), -1
     last: dict[str, tuple[object, str]] = {}
     if not arguments.json:
         print("Watching tasks. Press Ctrl-C to stop.", file=sys.stderr, flush=True)
@@ -207,7 +208,7 @@ async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
             await asyncio.sleep(WATCH_SECONDS)
             continue
         version = newest
-        while packets := await service.store.read_channel(arguments.user, cursor):
+        while packets := await service.store.read(stored.read_channel, arguments.user, cursor):
             cursor = packets[-1].key
             for packet in packets:
                 shown = packet.state, packet.text
@@ -247,7 +248,7 @@ def _print_packet(packet: Packet, *, as_json: bool) -> None:
 
 async def _read_all(service: Tasks, user: str) -> list[Task]:
     found: list[Task] = []
-    while page := await service.store.list_tasks(user, before=found[-1].id if found else None, limit=PAGE):
+    while page := await service.store.read(stored.list_tasks, user, before=found[-1].id if found else None, limit=PAGE):
         found += page
     return found
 
@@ -260,7 +261,7 @@ async def _find(service: Tasks, arguments: argparse.Namespace, typed: str | None
     """
     given: str = arguments.id if typed is None else typed
     typed = given.lower().removeprefix("#").removeprefix("task")
-    whole = await service.store.find(arguments.user, f"task{typed}")
+    whole = await service.store.read(stored.find, arguments.user, f"task{typed}")
     if whole is not None:
         return whole
     found = [task for task in await _read_all(service, arguments.user) if task.id.startswith(f"task{typed}")]

@@ -26,8 +26,8 @@ from brain.plugins.registry import Registry
 from brain.protocols.bodies import decode_any, encode
 from brain.runtime import archive, import_sanitizer
 from brain.settings import LOCAL_USER, Settings
-from brain.store import path_of
-from brain.store.sqlite import SQLite
+from brain.store import path_of, tasks, users
+from brain.store.store import Store
 from brain.store.transfer import MAX_LINE
 from brain.text import escape_invisible
 
@@ -77,9 +77,9 @@ async def export(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write all data of a user."""
     count = 0
     async with open_existing_store(settings) as store:
-        users = await store.users()
-        if arguments.user not in users:
-            raise CommandError(describe_no_data(arguments.user, users), "brain export --user NAME")
+        names = await store.search(users.names)
+        if arguments.user not in names:
+            raise CommandError(describe_no_data(arguments.user, names), "brain export --user NAME")
         with _open_output(arguments.output) as file:
             async with (
                 _progress(lambda: f"{count:,} records written …"),
@@ -277,12 +277,12 @@ def forget(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _describe_erasure(user: str, settings: Settings) -> str:
-    counts, users = Counts(), list[str]()
+    counts, names = Counts(), list[str]()
     if _has_store(settings):
         async with open_existing_store(settings) as store:
-            counts, users = await store.count(user), list(await store.users())
-    if user not in users:
-        return f"{describe_no_data(user, users)} Erase specialist data of {user}?"
+            counts, names = await store.search(users.count, user), list(await store.search(users.names))
+    if user not in names:
+        return f"{describe_no_data(user, names)} Erase specialist data of {user}?"
     return f"Erase all data of user {user}? {format_counts(counts)} and specialist data. This cannot be undone."
 
 
@@ -297,22 +297,22 @@ async def _forget(user: str, settings: Settings) -> int:
         await _erase_with_specialists(registry, user)
         return FAILED
     async with open_existing_store(settings) as store:
-        users = await store.users()
+        names = await store.search(users.names)
         counts = await _forget_rows(store, user)
-        if user in users:
+        if user in names:
             print(f"Erased for user {escape_invisible(user)}: {format_counts(counts)}.", flush=True)
         else:
-            _print_status(f"brain: {describe_no_data(user, users)}")
+            _print_status(f"brain: {describe_no_data(user, names)}")
         is_erased = _erase_recordings(user, settings) & await _erase_with_specialists(registry, user)
         is_scrubbed = await _scrub(store, user)
-    return DONE if user in users and is_erased and is_scrubbed else FAILED
+    return DONE if user in names and is_erased and is_scrubbed else FAILED
 
 
-async def _forget_rows(store: SQLite, user: str) -> Counts:
+async def _forget_rows(store: Store, user: str) -> Counts:
     """Erase the rows of a user; first cancel the tasks, and wait until a server has stopped them."""
-    is_running = bool(await store.tasks.list_tasks(user, ("running",), limit=1))
+    is_running = bool(await store.read(tasks.list_tasks, user, ("running",), limit=1))
     until = time.monotonic() + (ENDING_SECONDS if is_running else 0)
-    await store.tasks.cancel_all(user, None)
+    await store.write(tasks.cancel_all, user, None)
     while True:
         try:
             return await store.forget(user)
@@ -345,7 +345,7 @@ async def _erase_with_specialists(registry: Registry, user: str) -> bool:
     return not failed
 
 
-async def _scrub(store: SQLite, user: str) -> bool:
+async def _scrub(store: Store, user: str) -> bool:
     """Overwrite free pages of the file, which hold erased data; return whether that succeeded."""
     try:
         await store.scrub()

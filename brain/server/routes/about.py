@@ -11,6 +11,7 @@ from brain.errors import StoreError
 from brain.models import check_model
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import engine_of, state_of, user_of
+from brain.store import tasks
 from brain.strategies.descriptions import DESCRIPTIONS
 from brain.turn_request import STRATEGY_OPTIONS
 
@@ -77,6 +78,6 @@ async def metrics(request: Request) -> Response:
     """`GET /metrics`: all metrics, in the format of the Accept header."""
     metrics = state_of(request).telemetry.metrics
     with suppress(StoreError):  # the numbers of the last request are better than none
-        metrics.set_task_states(await engine_of(request).store.tasks.count_states())
+        metrics.set_task_states(await engine_of(request).store.read(tasks.count_states))
     text, content_type = metrics.expose(request.headers.get("accept", ""))
     return Response(text, media_type=None, headers={**NO_STORE_HEADERS, "content-type": content_type})

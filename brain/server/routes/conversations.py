@@ -15,6 +15,7 @@ from brain.protocols.native import queries, resources
 from brain.server.responses import NO_STORE_HEADERS, SAFE_HEADERS, ApiResponse
 from brain.server.routes.requests import compute, engine_of, query_fields, read_json, user_of
 from brain.server.routes.runs import not_found
+from brain.store import conversations
 from brain.text import strip_invisible
 
 FILE_DIGITS = len(str(native.MAX_FILE_ID))
@@ -26,7 +27,7 @@ NO_CONVERSATION = "Conversation not found."
 async def list_conversations(request: Request) -> Response:
     """`GET /v1/conversations`: the newest conversations, or search results."""
     options = queries.parse_conversations_query(query_fields(request))
-    conversations = await engine_of(request).store.conversations(
+    conversations = await engine_of(request).store.list_conversations(
         user_of(request), words=options.words, before=options.before, limit=options.limit + 1
     )
     return ApiResponse(resources.encode_conversations(conversations, options.limit))
@@ -39,7 +40,9 @@ class ConversationEndpoint(HTTPEndpoint):
         """Show its newest messages, or those before a message."""
         options = queries.parse_messages_query(query_fields(request))
         engine, user, conversation_id = engine_of(request), user_of(request), _conversation_id(request)
-        page = await engine.store.conversation(user, conversation_id, before=options.before, limit=options.limit)
+        page = await engine.store.read(
+            conversations.read_page, user, conversation_id, before=options.before, limit=options.limit
+        )
         if page is None:
             raise not_found(NO_CONVERSATION)
         run = await engine.runs.find_newest(conversation_id, user)
@@ -52,7 +55,7 @@ class ConversationEndpoint(HTTPEndpoint):
         """Rename it."""
         conversation_id = _conversation_id(request)
         title = queries.parse_title(await read_json(request, queries.SMALL_BODY_BYTES))
-        renamed = await engine_of(request).store.rename(user_of(request), conversation_id, title)
+        renamed = await engine_of(request).store.write(conversations.rename, user_of(request), conversation_id, title)
         if renamed is None:
             raise not_found(NO_CONVERSATION)
         return ApiResponse(resources.encode_conversation(renamed))
@@ -78,7 +81,9 @@ async def file(request: Request) -> Response:
     conversation_id, number = _conversation_id(request), str(request.path_params["number"])
     attachment = None
     if number.isascii() and number.isdecimal() and len(number) <= FILE_DIGITS:
-        attachment = await engine_of(request).store.file(user_of(request), conversation_id, int(number))
+        attachment = await engine_of(request).store.search(
+            conversations.file, user_of(request), conversation_id, int(number)
+        )
     if attachment is None:
         raise not_found("File not found.")
     content_type = sniff(attachment.data, "")  # not the type that the client sent

@@ -9,6 +9,7 @@ from brain.protocols import native
 from brain.protocols.native import queries, resources
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import engine_of, query_fields, read_json, user_of
+from brain.store import items, users
 
 
 class ItemsEndpoint(HTTPEndpoint):
@@ -18,7 +19,8 @@ class ItemsEndpoint(HTTPEndpoint):
         """List items, and show whether recall is on."""
         options = queries.parse_memory_query(query_fields(request))
         store, user = engine_of(request).store, user_of(request)
-        items = await store.items(
+        found = await store.search(
+            items.list_items,
             user,
             kind=options.kind,
             category=options.category,
@@ -26,7 +28,7 @@ class ItemsEndpoint(HTTPEndpoint):
             before=options.before,
             limit=options.limit + 1,
         )
-        return ApiResponse(resources.encode_items(items, options.limit, recall=await store.is_recall_on(user)))
+        return ApiResponse(resources.encode_items(found, options.limit, recall=await store.read(users.recalls, user)))
 
     async def post(self, request: Request) -> Response:
         """Add a fact, unless it is already stored."""
@@ -48,7 +50,7 @@ class ItemEndpoint(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Show it."""
-        item = await engine_of(request).store.item(user_of(request), _item_id(request))
+        item = await engine_of(request).store.read(items.find, user_of(request), _item_id(request))
         if item is None:
             raise _not_found()
         return ApiResponse(resources.encode_item(item))

@@ -21,6 +21,7 @@ from brain.server.responses import SAFE_HEADERS, ApiResponse
 from brain.server.routes.about import describe_specialists, describe_strategies
 from brain.server.routes.requests import engine_of, state_of, user_of
 from brain.server.static_files import PageFile
+from brain.store import users
 
 CACHE_FOREVER = "public, max-age=31536000, immutable"
 _accepts_gzip = re.compile(r"gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE).search
@@ -78,7 +79,7 @@ async def start(request: Request) -> Response:
             "models": _models(engine),
             "strategies": describe_strategies(request),
             "specialists": describe_specialists(request),
-            "recall": await engine.store.is_recall_on(user or ""),
+            "recall": await engine.store.read(users.recalls, user or ""),
             "limits": {
                 "files": MAX_ATTACHMENTS,
                 "file_bytes": ATTACHMENT_BYTES,

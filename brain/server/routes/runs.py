@@ -24,6 +24,7 @@ from brain.server.event_stream import Encoder, EventStreamResponse, Reader, wait
 from brain.server.rate_limits import RETRY_SOON, rate_limited
 from brain.server.responses import NO_STORE_HEADERS
 from brain.server.routes.requests import compute, engine_of, state_of
+from brain.store import answers
 from brain.store.answers import normalize
 from brain.turn_request import TurnRequest
 
@@ -79,12 +80,12 @@ async def prepare_history(
         size: size of the request body in bytes.
     """
     engine = engine_of(request)
-    answers = [one.text for one in messages if one.role == "assistant" and one.text]
+    sent = [one.text for one in messages if one.role == "assistant" and one.text]
     marks = UNKNOWN
-    if answers:
-        texts = await compute(size, lambda: [*map(normalize, answers)])
+    if sent:
+        texts = await compute(size, lambda: [*map(normalize, sent)])
         with suppress(StoreError):  # without the store, no answer is known
-            marks = await engine.store.answer_marks(turn_request.user or "", texts)
+            marks = await engine.store.read(answers.find_marks, turn_request.user or "", texts)
 
     def prepare() -> tuple[TurnRequest, History]:
         narrow = narrow_request(turn_request, engine.settings.rights(turn_request.user))

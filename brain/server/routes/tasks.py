@@ -20,6 +20,7 @@ from brain.server.responses import NO_STORE_HEADERS, ApiResponse, error_body
 from brain.server.routes.chat import LAST_EVENT_ID
 from brain.server.routes.requests import engine_of, query_fields, read_json, state_of, user_of
 from brain.server.routes.runs import READERS_LIMIT, not_found
+from brain.store import tasks
 from brain.task import Task
 from brain.tasks import schedule
 
@@ -32,9 +33,12 @@ class TasksEndpoint(HTTPEndpoint):
     async def get(self, request: Request) -> Response:
         """List tasks, newest first."""
         query = protocol.parse_tasks_query(query_fields(request))
-        tasks, user = engine_of(request).tasks, user_of(request)
-        cursor = await tasks.store.newest_packet(user)  # before the tasks, so that a client misses no later change
-        found = await tasks.store.list_tasks(
+        service, user = engine_of(request).tasks, user_of(request)
+        cursor = await service.store.read(
+            tasks.newest_packet, user
+        )  # before the tasks, so that a client misses no later change
+        found = await service.store.read(
+            tasks.list_tasks,
             user,
             query.states,
             before=query.page.before,
@@ -73,7 +77,7 @@ class TaskEndpoint(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Show it."""
-        return _response(await engine_of(request).store.tasks.find(user_of(request), _task_id(request)))
+        return _response(await engine_of(request).store.read(tasks.find, user_of(request), _task_id(request)))
 
     async def patch(self, request: Request) -> Response:
         """Change the fields in the body."""
@@ -126,8 +130,8 @@ async def approve(request: Request) -> Response:
 async def events(request: Request) -> ASGIApp:
     """`GET /v1/tasks/events`: packets after `Last-Event-ID` or `?after=`, or from now on."""
     state, user = state_of(request), user_of(request)
-    tasks = state.engine.tasks
-    newest = await tasks.store.newest_packet(user)
+    service = state.engine.tasks
+    newest = await service.store.read(tasks.newest_packet, user)
     after = newest
     if header := request.headers.get(LAST_EVENT_ID):  # an `EventSource` repeats its first query when it reconnects
         after = min(newest, protocol.parse_cursor(header, LAST_EVENT_ID))
@@ -146,7 +150,7 @@ async def events(request: Request) -> ASGIApp:
             del state.task_readers[user]
 
     return EventStreamResponse(
-        ChannelReader(tasks, user, after, lambda: state.engine.is_closing, count_end),
+        ChannelReader(service, user, after, lambda: state.engine.is_closing, count_end),
         heartbeat=state.engine.settings.heartbeat_seconds,
         count_streams=state.telemetry.metrics.count_streams,
     )

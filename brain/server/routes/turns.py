@@ -15,6 +15,7 @@ from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.chat import LAST_EVENT_ID
 from brain.server.routes.requests import engine_of, read_json, read_turn_request, user_of
 from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream
+from brain.store import conversations
 
 
 async def create(request: Request) -> Response:
@@ -51,7 +52,11 @@ async def show(request: Request) -> Response:
     run = await engine.runs.find(turn_id, user)
     if run is not None:
         return _report(request, await run.control(ShowTurn()))
-    found = await engine.store.answer(user, to_answer_id(turn_id)) if native.ID.fullmatch(turn_id) else None
+    found = (
+        await engine.store.search(conversations.find_answer, user, to_answer_id(turn_id))
+        if native.ID.fullmatch(turn_id)
+        else None
+    )
     if found is None:
         raise not_found()
     conversation_id, exchange = found

@@ -1,0 +1,374 @@
+"""The store: the database, and what takes more than one transaction."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from brain.errors import BadRequest, StoreError
+from brain.messages import (
+    Attachment,
+    Conversation,
+    Counts,
+    Exchange,
+    FileReference,
+    History,
+)
+from brain.store import (
+    conversations,
+    exchanges,
+    hidden,
+    tasks,
+    transfer,
+    turns,
+    vectors,
+)
+from brain.store.database import Database
+from brain.store.leases import Leases
+from brain.store.tasks import ReportEnd, RunEnd
+from brain.store.turn_log import NewTurn, TurnLog
+from brain.store.tx import Tx
+from brain.store.vacuum import Vacuum
+
+CLOSING_SECONDS = 2.0
+CLOSE_SECONDS = 5.0
+"""How long closing waits for other processes that write, in seconds."""
+INDEX_SECONDS = 5.0
+"""How often new answers are added to the search index; a search adds them, too."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger("brain")
+
+
+class _Undo(Exception):
+    """Undoes a write that was only tried, and has its result."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
+class DeferredStore:
+    """Collects writes, such as those of a report on tasks. Each is tried at once, together with those before it.
+
+    Reads see the writes. Nothing is stored until `ReportEnd` makes them.
+
+    Attributes:
+        writes: The writes so far.
+    """
+
+    def __init__(self, store: "Store") -> None:
+        self.writes: list[Callable[[Tx], object]] = []
+        self._store = store
+
+    async def read(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """See `Database.read`."""
+        if not self.writes:
+            return await self._store.read(function, *args, **kwargs)
+        return await self._try(lambda tx: function(tx, *args, **kwargs))
+
+    async def write(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """See `Database.write`."""
+
+        def write(tx: Tx) -> T:
+            return function(tx, *args, **kwargs)
+
+        result = await self._try(write)
+        self.writes.append(write)
+        return result
+
+    async def _try(self, function: Callable[[Tx], T]) -> T:
+        writes = tuple(self.writes)
+
+        def try_and_undo(tx: Tx) -> NoReturn:
+            for write in writes:
+                with suppress(BadRequest):  # as `tasks.end_report` does
+                    write(tx)
+            raise _Undo(function(tx))
+
+        try:
+            await self._store.write_unsynced(try_and_undo)
+        except _Undo as undone:
+            return cast("T", undone.result)
+
+
+class Store(Database):
+    """Conversations, facts, memories and tasks of all users.
+
+    `read`, `search` and `write` call the functions of this package, none of which reads, counts or searches data of
+    another user. What needs more than one transaction is a method here. Several processes may use one file.
+
+    Args:
+        path: None for memory, where the least recently used conversations make room for new ones.
+        clock: returns seconds since 1970.
+
+    Attributes:
+        turn_log: turns of all processes that use the file; None for memory.
+        signs: the signs of vectors, for `vectors.search`.
+    """
+
+    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(path, clock=clock)
+        self._leases = Leases(self)
+        self._vacuum = Vacuum(self)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._dropping: set[asyncio.Task[None]] = set()
+        self.signs = vectors.SignCache()
+        self.turn_log = None if path is None else TurnLog(self, turns.interrupt)
+
+    async def open(self) -> None:
+        """Open the store.
+
+        Raises:
+            StoreError: with the path of the file and the remedy.
+        """
+        await self.open_file(_take_over)
+        if self.turn_log is not None:
+            self.turn_log.open()
+        work = [self._leases.prolong_forever(), self._index_forever()]
+        if self.path is not None:
+            work.append(self._vacuum.sweep_forever())
+        self._tasks = [asyncio.create_task(one, name="maintenance") for one in work]
+
+    async def close(self) -> None:
+        """Close the store after pending work, which waits for other processes only for a few seconds."""
+        self.limit_waiting(CLOSE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._dropping)
+        await self._leases.close()
+        if self._tasks and self.path is not None:
+            await self._vacuum.sweep(CLOSING_SECONDS)
+        self._tasks.clear()
+        if self.turn_log is not None:
+            self.turn_log.close()
+        await self.close_file()
+
+    # turns
+
+    async def begin(
+        self,
+        user: str,
+        conversation_id: str,
+        question: Exchange,
+        files: Sequence[Attachment],
+        *,
+        replaces: str | None = None,
+        references: Sequence[FileReference] = (),
+        recent: int = 20,
+        turn: NewTurn | None = None,
+        private: bool = False,
+    ) -> History:
+        """Write a question and lease its conversation for the turn that answers it, until `end` or `drop`.
+
+        Args:
+            replaces: the ID of a message. Its exchange and later ones are deleted once the new answer is written. The
+                turn continues from the exchanges before it.
+            references: files of the replaced question to reuse; they come before the new files.
+            recent: number of earlier exchanges to return.
+            turn: the turn that answers it, for other processes.
+            private: make the conversation private, for good.
+
+        Raises:
+            NothingToReport: a report has nothing to tell, because another process was faster.
+            BadRequest: `busy`, another turn of the conversation runs in any process; `not_found`, the message to
+                replace does not exist; `too_large`; or an unknown file reference.
+        """
+        begin = partial(
+            turns.begin,
+            user=user,
+            conversation_id=conversation_id,
+            question=question,
+            files=files,
+            replaces=replaces,
+            references=references,
+            recent=recent,
+            turn=turn if self.turn_log is not None else None,
+            private=private,
+        )
+
+        def work(tx: Tx) -> tuple[History, Sequence[int]]:
+            if question.source == "report":
+                tasks.check_untold(tx, user, conversation_id)
+            return begin(tx)
+
+        await self._leases.write_again((user, conversation_id))  # the end of the last turn there
+        beginning = self.submit(work, durable=False)
+        try:
+            history, earlier_files = await asyncio.shield(beginning)
+            self.running.add(history.key)
+            if earlier_files:
+                history.attachments = await self.read(turns.attachments, earlier_files)
+        except (asyncio.CancelledError, StoreError):
+            dropping = asyncio.create_task(self._drop_late(beginning), name="drop")
+            self._dropping.add(dropping)
+            dropping.add_done_callback(self._dropping.discard)
+            raise
+        return history
+
+    async def _drop_late(self, beginning: "asyncio.Future[tuple[History, Sequence[int]]]") -> None:
+        try:
+            history, _ = await beginning
+        except (BadRequest, StoreError):
+            return
+        try:
+            await self.drop(history)
+        except StoreError as error:
+            log.warning("the question of a turn that did not begin could not be deleted: %s", error)
+
+    async def end(self, history: History, exchange: Exchange, task_end: RunEnd | ReportEnd | None = None) -> None:
+        """Write the answer. Without an answer, exchanges that were to be replaced stay.
+
+        It may be called again with a longer answer. The question does not change. An answer that cannot be written now,
+        such as on a full disk, is written later.
+
+        Args:
+            task_end: the end of a run of a task, or of a report on tasks, for the same transaction.
+        """
+        question = history.question
+        assert question is not None
+        ended = msgspec.structs.replace(
+            exchange,
+            parts=list(exchange.parts),  # the list may grow during the write
+            message=question.message,
+            question_id=question.question_id,
+            source=question.source,
+            files=question.files,
+            started=question.started,
+            ended=self.now() if exchange.ended is None else exchange.ended,
+        )
+
+        def write(tx: Tx) -> None:
+            existed = turns.end(tx, history.key, ended)
+            if isinstance(task_end, RunEnd):
+                tasks.end_run(tx, task_end._replace(exchange=ended))
+            elif task_end is not None and existed:
+                tasks.end_report(tx, task_end)
+
+        await self._leases.end(history, write, ended)
+
+    async def wait_written(self, history: History) -> None:
+        """Wait until an answer that `end` could not write is written, or lost."""
+        await self._leases.wait_written(history)
+
+    async def drop(self, history: History) -> None:
+        """Delete the question of a turn that did not begin."""
+        await self._leases.end(history, lambda tx: exchanges.remove(tx, history.key))
+
+    # conversations
+
+    async def list_conversations(
+        self, user: str, *, words: str = "", before: str | None = None, limit: int = 50
+    ) -> list[Conversation]:
+        """List the user's conversations, newest first.
+
+        Args:
+            words: must occur in the title, or in one message and its answer; the last one may be a prefix.
+            before: the ID of the last conversation of the previous page.
+        """
+        if words:
+            with suppress(StoreError):  # a read-only file can still be searched
+                await self._index_words()
+        return await self.search(conversations.list_conversations, user, words, before, limit)
+
+    async def _index_forever(self) -> None:
+        while True:
+            await asyncio.sleep(INDEX_SECONDS)
+            try:
+                await self._index_words()
+            except StoreError as error:
+                log.warning("answers cannot be added to the search index: %s", error)
+
+    async def _index_words(self) -> None:
+        if await self.search(exchanges.has_unindexed):
+            await self.write_in_steps(exchanges.index_some)
+
+    async def delete(self, user: str, conversation_id: str) -> bool:
+        """Delete a conversation with its files and summary; return whether it existed. Facts stay.
+
+        It vanishes at once; its rows are removed in small transactions.
+
+        Raises:
+            BadRequest: `busy`, a turn of it is running.
+        """
+        await self._leases.write_again((user, conversation_id))
+        hidden_user = await self.write(conversations.delete, user, conversation_id)
+        if hidden_user is not None:
+            await self._remove_hidden(hidden_user)
+        return hidden_user is not None
+
+    async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield all data of the user as JSON records from one snapshot; `import_user` reads them."""
+        async with aclosing(self.walk(transfer.export, user)) as pieces:
+            async for piece in pieces:
+                for record in piece:
+                    yield record
+
+    async def import_user(
+        self, user: str, records: AsyncIterable[Any] | Iterable[Any], sanitizer: transfer.Sanitizer
+    ) -> Counts:
+        """Import the records of an export, all or none. Records with existing IDs are skipped.
+
+        Raises:
+            BadRequest: with the number of the record and its field.
+        """
+        with SpooledTemporaryFile(transfer.MAX_IN_MEMORY) as spooled:
+            await transfer.spool(records, spooled)
+            spooled.seek(0)
+            new = transfer.Import(user, spooled, sanitizer)
+            hidden_user = await self.write_unsynced(new.begin)
+            try:
+                await self.write_in_steps(new.take)
+                counts = await self.write(new.end)
+            except asyncio.CancelledError:
+                await self.write_unsynced(hidden.abandon, hidden_user)
+                raise
+            except Exception:
+                await self._remove_hidden(hidden_user)
+                raise
+        await self._remove_hidden(hidden_user)
+        return counts
+
+    async def forget(self, user: str) -> Counts:
+        """Delete all data of the user. Traces may stay in the file until `scrub`.
+
+        Raises:
+            BadRequest: `busy`, a turn of the user is running.
+            StoreError: the hidden rows cannot be removed now; they are removed later.
+        """
+        counts, hidden_user = await self.write(conversations.delete_user, user)
+        if hidden_user is not None:
+            await self._vacuum.remove(hidden_user)
+        return counts
+
+    async def scrub(self) -> None:
+        """Remove traces of deleted data by rewriting the file, which blocks all writers.
+
+        Raises:
+            StoreError: traces are left, because the disk is full or the file is in use.
+        """
+        if self.path is not None:
+            await self._vacuum.scrub()
+
+    async def _remove_hidden(self, user: int) -> None:
+        try:
+            await self._vacuum.remove(user)
+        except StoreError as error:
+            log.warning("hidden rows will be removed later: %s", error)
+
+
+def _take_over(tx: Tx) -> None:
+    """Clean up after processes that ended: no other process has the file open."""
+    turns.interrupt_all(tx)
+    tasks.recover_all(tx)
+    hidden.abandon_all(tx)
