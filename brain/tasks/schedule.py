@@ -241,7 +241,7 @@ def _format_cron(rule: Rule, start: datetime) -> str:
         return ""
     fields = (
         (rule.minutes or (start.minute,), 0, 59), (rule.hours or (() if is_hourly else (start.hour,)), 0, 23),
-        (rule.month_days, 1, 31), (rule.months, 1, 12), (tuple(day + 1 for _, day in rule.days), 1, 7),
+        (rule.month_days, 1, 31), (rule.months, 1, 12), (sorted((day + 1) % 7 for _, day in rule.days), 0, 6),
     )  # fmt: skip
     return " ".join(_format_field(*field) for field in fields)
 

@@ -121,6 +121,7 @@ def test_times(text: str, zone: str, now: str, expected: str) -> None:
          "FREQ=WEEKLY;BYMONTH=6,7,8;BYDAY=MO,TU,WE,TH,FR;BYHOUR=0,6,12,18;BYMINUTE=5,50",
          "by the cron rule 5,50 */6 * 6-8 1-5"),
         ("30 * * * *", "FREQ=HOURLY;BYMINUTE=30", "by the cron rule 30 * * * *"),
+        ("15 * * * 0,1,4", "FREQ=HOURLY;BYDAY=MO,TH,SU;BYMINUTE=15", "by the cron rule 15 * * * 0,1,4"),
         ("FREQ=WEEKLY;INTERVAL=2;BYMONTH=6;BYDAY=MO", "FREQ=WEEKLY;INTERVAL=2;BYMONTH=6;BYDAY=MO",
          "by the rule FREQ=WEEKLY;INTERVAL=2;BYMONTH=6;BYDAY=MO"),
         ("FREQ=DAILY;COUNT=3;BYHOUR=8", "FREQ=DAILY;COUNT=3;BYHOUR=8;BYMINUTE=0", "daily at 08:00, 3 times"),
