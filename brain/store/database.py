@@ -63,7 +63,7 @@ class _TransactionUndone(Exception):
 
 
 class SQLiteTx:
-    """A transaction of Store: see `Tx`."""
+    """A transaction of SQLite: see `Tx`."""
 
     __slots__ = ("_clock", "_now", "execute", "executemany", "is_in_memory", "process", "running")
 

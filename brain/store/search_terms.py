@@ -3,7 +3,7 @@
 Each term begins with the number of its user and a letter for the kind: conversation, fact or memory. So no search can
 read, count or skip terms of another user.
 
-Terms consist of `a` to `z` and digits. SQLite and Python disagree about other letters, and a character that Store
+Terms consist of `a` to `z` and digits. SQLite and Python disagree about other letters, and a character that SQLite
 takes for a space would end the term: the rest could then pose as a term of another user.
 """
 

@@ -229,8 +229,8 @@ def _fingerprint(task: Task) -> str:
 
 
 def _prune(tx: Tx, user: int) -> None:
-    query = "SELECT key, id FROM task WHERE user = ? AND is_active = 0 ORDER BY key DESC LIMIT -1 OFFSET ?"
-    for row in tx.execute(query, (user, MAX_ENDED)).fetchall():
+    query = "SELECT key, id FROM task WHERE user = ? AND is_active = 0 ORDER BY key DESC"
+    for row in tx.execute(query, (user,)).fetchall()[MAX_ENDED:]:
         _remove(tx, user, *row)
 
 
@@ -506,15 +506,15 @@ def claim(tx: Tx, at_once: int, per_user: int, limits: Callable[[str], DayLimits
         per_user: Running tasks of one user.
     """
     now = tx.now
+    busy = "SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user"
     claimed: list[Task] = []
     while True:
         ((running,),) = tx.execute("SELECT count(*) FROM task WHERE state = 'running'")
         if running >= at_once:
             return claimed
         next_user = tx.execute(
-            "SELECT t.user, (SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user) AS busy "
-            "FROM task t JOIN user u ON u.key = t.user WHERE t.due <= ? GROUP BY t.user HAVING busy < ? "
-            "ORDER BY busy, u.claimed, min(t.due) LIMIT 1",
+            "SELECT t.user FROM task t JOIN user u ON u.key = t.user WHERE t.due <= ? GROUP BY t.user, u.claimed "
+            f"HAVING ({busy}) < ? ORDER BY ({busy}), u.claimed, min(t.due) LIMIT 1",
             (now, per_user),
         ).fetchone()
         if next_user is None:
@@ -755,8 +755,8 @@ def _add_usage(tx: Tx, user: int, created: int = 0, runs: int = 0, tokens: int =
     day = tx.now // DAY
     tx.execute(
         "INSERT INTO task_usage (user, day, created, runs, tokens) VALUES (?, ?, ?, ?, ?) ON CONFLICT (user, day) "
-        "DO UPDATE SET created = created + excluded.created, runs = runs + excluded.runs, "
-        "tokens = tokens + excluded.tokens",
+        "DO UPDATE SET created = task_usage.created + excluded.created, runs = task_usage.runs + excluded.runs, "
+        "tokens = task_usage.tokens + excluded.tokens",
         (user, day, created, runs, tokens),
     )
     tx.execute("DELETE FROM task_usage WHERE user = ? AND day NOT BETWEEN ? AND ?", (user, day - 1, day))
@@ -813,9 +813,9 @@ def newest_packet(tx: Tx, user: str) -> int:
 
 
 def last_packet(tx: Tx) -> int:
-    """Return the key of the newest packet of all users, also of pruned ones."""
-    row = tx.execute("SELECT seq FROM sqlite_sequence WHERE name = 'channel'").fetchone()
-    return 0 if row is None else int(row[0])
+    """Return the key of the newest packet of all users, or 0."""
+    ((key,),) = tx.execute("SELECT max(key) FROM channel").fetchall()
+    return key or 0
 
 
 def read_untold(tx: Tx, user: str, conversation_id: str, limit: int = MAX_READ) -> list[Packet]:
@@ -852,7 +852,8 @@ def list_untold(tx: Tx) -> list[Untold]:
         "SELECT u.name, c.conversation, min(c.at), max(c.at), coalesce(r.reported, 0), coalesce(r.held_until, 0) "
         "FROM channel c JOIN user u ON u.key = c.user "
         "LEFT JOIN channel_cursor r ON r.user = c.user AND r.conversation = c.conversation "
-        "WHERE c.is_told = 0 AND u.hidden = 0 AND c.key > coalesce(r.cursor, 0) GROUP BY c.user, c.conversation"
+        "WHERE c.is_told = 0 AND u.hidden = 0 AND c.key > coalesce(r.cursor, 0) "
+        "GROUP BY u.name, c.conversation, r.reported, r.held_until"
     )
     return [Untold(*row) for row in found]
 
@@ -866,7 +867,7 @@ def end_report(tx: Tx, end: ReportEnd) -> None:
     moved = tx.execute(
         "INSERT INTO channel_cursor (user, conversation, cursor, reported) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (user, conversation) DO UPDATE SET cursor = excluded.cursor, reported = excluded.reported "
-        "WHERE cursor < excluded.cursor RETURNING 1",
+        "WHERE channel_cursor.cursor < excluded.cursor RETURNING 1",
         (number, end.conversation_id, end.cursor, tx.now),
     ).fetchall()
     query = "UPDATE channel SET is_told = 1 WHERE user = ? AND conversation = ? AND is_told = 0 AND key <= ?"

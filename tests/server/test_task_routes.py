@@ -374,7 +374,7 @@ def test_a_report_is_a_turn_that_clients_can_join() -> None:
         assert [(one["source"], len(one["parts"])) for one in page["messages"]] == [("report", 0), ("report", 1)]
         assert client.post("/v1/conversations/c1/typing").status_code == 204
         ((held_until,),) = server.on_loop(
-            server.engine.store.read(lambda db: list(db.execute("SELECT held_until FROM channel_cursor")))
+            server.engine.store.read(lambda tx: list(tx.execute("SELECT held_until FROM channel_cursor")))
         )
         assert held_until > micros(server.engine.store.now())
         assert 'brain_turns_total{outcome="complete",wire="report"} 1.0' in client.get("/metrics").text

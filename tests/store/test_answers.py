@@ -84,7 +84,7 @@ async def test_an_answer_is_recognized_for_thirty_days() -> None:
         clock.now += 1
         assert await marks_of(store, ANSWER) == UNTRUSTED
         await remember(store, NONE, "Another one.")
-        count = await store.read(lambda db: db.execute("SELECT count(*) FROM answer").fetchone()[0])
+        count = await store.read(lambda tx: tx.execute("SELECT count(*) FROM answer").fetchone()[0])
         assert count == 1
 
 

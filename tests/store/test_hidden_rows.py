@@ -68,8 +68,8 @@ class SlowImport:
 async def rows(store: Store) -> dict[str, int]:
     """How many rows there are of any user, visible or not."""
 
-    def count(db: Any) -> dict[str, int]:
-        found = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
+    def count(tx: Any) -> dict[str, int]:
+        found = {table: tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
         return {table: number for table, number in found.items() if number}
 
     return await store.read(count)
@@ -133,7 +133,7 @@ async def test_an_import_that_counts_as_dead_cannot_continue(file_store: Store, 
     slow = await SlowImport(store, export()).begin(3)
     clock.advance(seconds=seconds)
     ((user,),) = await store.read(lambda tx: [hidden.removable(tx)])
-    assert await store.write(lambda db: hidden.remove_some(db, user))
+    assert await store.write(lambda tx: hidden.remove_some(tx, user))
     assert await slow.is_refused()
     await store._vacuum.sweep()
     assert await rows(store) == {}
@@ -162,7 +162,7 @@ async def test_what_came_to_exist_during_an_import_stays(file_store: Store) -> N
     expected = {"conversation": 1, "exchange": 1, "exchange_words": 1, "item": 100, "item_words": 100, "user": 1}
     assert await rows(store) == expected
     sizes = "SELECT (SELECT bytes FROM user), (SELECT sum(bytes) FROM item) + (SELECT sum(bytes) FROM conversation)"
-    ((counted, summed),) = await store.read(lambda db: db.execute(sizes).fetchall())
+    ((counted, summed),) = await store.read(lambda tx: tx.execute(sizes).fetchall())
     assert counted == summed
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def execute(store: Store, statement: str, *values: object) -> None:
-    await store.write(lambda db: db.execute(statement, values))
+    await store.write(lambda tx: tx.execute(statement, values))
 
 
 # opening
@@ -466,7 +466,7 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(tmp_pa
     assert await holding
     first, failed, *others = await asyncio.gather(*waiting, return_exceptions=True)
     assert (first, type(failed), others) == ("a", BadRequest, ["b", "c"])
-    names = await database.read(lambda db: [name for (name,) in db.execute("SELECT name FROM user ORDER BY key")])
+    names = await database.read(lambda tx: [name for (name,) in tx.execute("SELECT name FROM user ORDER BY key")])
     assert names == ["a", "b", "c"]
     await database.close_file()
     assert [one for one in statements if one in ("BEGIN IMMEDIATE", "COMMIT")] == ["BEGIN IMMEDIATE", "COMMIT"] * 3

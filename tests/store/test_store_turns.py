@@ -140,7 +140,7 @@ async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(path: Path, monk
             """Wait until a process prolonged or cut the lease to 15 seconds, by the clock of now."""
             query = "SELECT until FROM exchange WHERE outcome = ''"
             async with asyncio.timeout(WAIT_SECONDS):
-                while abs(await owner.read(lambda db: db.execute(query).fetchone()[0]) / 1e6 - seconds) > 1:
+                while abs(await owner.read(lambda tx: tx.execute(query).fetchone()[0]) / 1e6 - seconds) > 1:
                     await owner.data_version()
 
         clock.advance(seconds=60)
@@ -239,7 +239,7 @@ async def test_an_end_whose_caller_leaves_is_written(store: Store) -> None:
 
 @asynccontextmanager
 async def beginning_behind_a_read(
-    store: Store, last: Callable[[Tx], None] = lambda db: None
+    store: Store, last: Callable[[Tx], None] = lambda tx: None
 ) -> AsyncIterator[tuple["asyncio.Task[History]", threading.Event]]:
     """A turn that begins in a conversation with a file, which is read after another read that ends on an event."""
     has_begun, may_end = threading.Event(), threading.Event()

@@ -401,7 +401,7 @@ async def test_each_packet_is_reported_once(store: Store, clock: Clock) -> None:
     assert (first.kind, first.title, first.text, second.title) == ("result", "a", "Done.", "d")
     actions: list[str] = []
     history = await store.begin("ada", "c", question("(report)", 9, source="report"), [])
-    end = ReportEnd("ada", "c", first.key, [lambda db: actions.append("done")])
+    end = ReportEnd("ada", "c", first.key, [lambda tx: actions.append("done")])
     await store.end(history, answer("Told."), end)
     assert actions == ["done"]
     assert [packet.title for packet in await store.read(tasks.read_untold, "ada", "c")] == ["d"]
