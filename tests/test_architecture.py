@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = (
     "dates",
+    "recurrence",
     "errors events text words concurrency installation",
     "messages validation",
     "task",

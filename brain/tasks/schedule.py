@@ -7,8 +7,7 @@ from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from brain.dates import DAY_NAMES, MONTH_NAMES, AmbiguousDate, is_delay, parse_recurrence, parse_time
-from brain.task import NewTask, Task
-from brain.tasks.recurrence import (
+from brain.recurrence import (
     MINUTES,
     Rule,
     check_interval,
@@ -18,6 +17,7 @@ from brain.tasks.recurrence import (
     split_rule,
     to_utc,
 )
+from brain.task import NewTask, Task
 
 MAX_LENGTH = 500
 """Characters of a schedule."""
