@@ -19,7 +19,7 @@ from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
 from brain.messages import Exchange, Item, Part, Text
 from brain.settings.models import Prefixes
-from brain.store import conversations, idle, items, vectors
+from brain.store import conversations, items, vectors
 from brain.store.store import Store
 
 GROUPS = (
@@ -110,7 +110,7 @@ class BreakableStore(Store):
 
     async def write_unsynced(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         found = await super().write_unsynced(function, *args, **kwargs)
-        if function is idle.claim:
+        if function is conversations.claim_idle:
             self._check()
             self.looks["idle"] += 1
         return found

@@ -13,7 +13,7 @@ from brain.memory.items import MEMORIES, Items, renew
 from brain.memory.summaries import Writer, is_worth_memory, make_memory
 from brain.messages import IdleConversation, Item
 from brain.models.embedder import Embedder
-from brain.store import idle, vectors
+from brain.store import conversations, vectors
 from brain.store.store import Store
 
 BATCH = 32
@@ -146,7 +146,9 @@ class Background:
         uses_model = self._model.is_language_model and self._can_summarise() and is_quiet
         if uses_model and time.monotonic() < self._next_summary - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
             return False
-        for conversation in await self._store.write_unsynced(idle.claim, self._now() - self._rest, 1, alone=uses_model):
+        for conversation in await self._store.write_unsynced(
+            conversations.claim_idle, self._now() - self._rest, 1, alone=uses_model
+        ):
             return await self._summarise(conversation, self._model if uses_model else None)
         return False
 
@@ -177,10 +179,12 @@ class Background:
         try:
             async with self._items.writing(conversation.user):
                 same = item and await self._items.find_same(conversation.user, item.text, MEMORIES)
-                await self._store.write(idle.set_memory, conversation, renew(same, item) if same and item else item)
+                await self._store.write(
+                    conversations.set_memory, conversation, renew(same, item) if same and item else item
+                )
         except BadRequest as error:
             log.info("memory: no space for the summary of a conversation: %s", error.message)
-            await self._store.write(idle.set_memory, conversation, None)
+            await self._store.write(conversations.set_memory, conversation, None)
         self._on_change(conversation.user)
         self.has_new_items.set()
         del self._failures[place], self._interruptions[place]

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from brain.errors import StoreError
-from brain.store.schema import IncompatibleFile, check, migrate
+from brain.store import schema, upgrade
 
 if sys.platform != "win32":
     import fcntl
@@ -55,6 +55,10 @@ REMEDIES = {
 log = logging.getLogger("brain")
 
 
+class _IncompatibleFile(Exception):
+    """The file cannot be used by this version; the message has the reason and the remedy."""
+
+
 def open_writer(
     path: Path | None, stack: ExitStack, take_over: Callable[[sqlite3.Connection], None]
 ) -> sqlite3.Connection:
@@ -74,18 +78,18 @@ def open_writer(
         with _locked(path, stack) as is_alone:
             db = connect(path)
             stack.callback(db.close)
-            check(db)
+            _check_version(db)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA foreign_keys = OFF")  # dropping a replaced table must not delete rows that refer to it
             with transaction(db):
-                migrate(db)
+                _prepare_tables(db)
             db.execute("PRAGMA foreign_keys = ON")
             if is_alone:
                 with transaction(db):
                     take_over(db)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise StoreError(f"{path} {REMEDIES.get(code_of(error), f'cannot be used: {error}')}.") from error
-    except IncompatibleFile as error:
+    except _IncompatibleFile as error:
         raise StoreError(f"{path} {error}.") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}; check the directory and its permissions.") from error
@@ -194,13 +198,46 @@ def _check_kind(path: Path) -> None:
     """Check that SQLite may open the path. It would delete the write-ahead log of an emptied file.
 
     Raises:
-        IncompatibleFile: the path is a directory, or the file is empty and its log is not.
+        _IncompatibleFile: the path is a directory, or the file is empty and its log is not.
     """
     wal = Path(f"{path}-wal")
     if path.is_dir():
-        raise IncompatibleFile("is a directory; use a file")
+        raise _IncompatibleFile("is a directory; use a file")
     if path.exists() and not path.stat().st_size and wal.exists() and wal.stat().st_size:
-        raise IncompatibleFile(f"is empty, but {wal.name} is not; restore a backup, or move both files away")
+        raise _IncompatibleFile(f"is empty, but {wal.name} is not; restore a backup, or move both files away")
+
+
+def _check_version(db: sqlite3.Connection) -> None:
+    """Check that this version can use the file.
+
+    Raises:
+        _IncompatibleFile: it is another program's, newer, or of a version that was never released.
+    """
+    ((version,),) = db.execute("PRAGMA user_version")
+    ((application,),) = db.execute("PRAGMA application_id")
+    ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
+    if application != schema.APPLICATION and (version, tables) != (0, 0):
+        raise _IncompatibleFile("is a database of another program; use another file")
+    if version > schema.VERSION:
+        raise _IncompatibleFile("was written by a newer version of Brain; use that version, or another file")
+    if version not in (0, *upgrade.VERSIONS, schema.VERSION):
+        raise _IncompatibleFile(
+            "was written by an unreleased version of Brain; export its data with that version, then import it"
+        )
+
+
+def _prepare_tables(db: sqlite3.Connection) -> None:
+    """Create the tables, or bring those of an older version up to date."""
+    ((version,),) = db.execute("PRAGMA user_version")  # again: another process may have done it meanwhile
+    if version == schema.VERSION:
+        return
+    if version == 0:
+        for statement in schema.CREATE:
+            db.execute(statement)
+    else:
+        upgrade.upgrade(db, version)
+    db.execute(f"PRAGMA user_version = {schema.VERSION}")
+    db.execute(f"PRAGMA application_id = {schema.APPLICATION}")
 
 
 @contextmanager

@@ -1,14 +1,26 @@
-"""Lists, searches, reads, renames and deletes the conversations of a user."""
+"""Lists, searches, reads, renames and deletes the conversations of a user, and claims idle ones for summaries."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, Conversation, ConversationPage, Counts, Exchange, File, Interaction
-from brain.store import exchanges, hidden, rows, search_terms, tasks, turn_log, turns, users
+from brain.messages import (
+    Attachment,
+    Conversation,
+    ConversationPage,
+    Counts,
+    Exchange,
+    File,
+    IdleConversation,
+    Interaction,
+    Item,
+)
+from brain.store import exchanges, items, rows, search_terms, tasks, turn_log, turns, users
+from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
 
@@ -18,6 +30,10 @@ FIRST_PAGE = (2**62, 0)
 FREQUENT = 1000
 """A search with more matches than this first looks into each of the newest conversations."""
 NEWEST_SEARCHED = 200
+MAX_SUMMARIZED = 40
+"""A summary covers at most this many exchanges, the newest."""
+IDLE_CLAIM = 300 * SECOND
+"""How long a claim of idle conversations keeps other processes away, in microseconds."""
 
 _IS_SHOWN = (
     f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} AND e.key > exchange.key AND e.key <= ? "
@@ -197,7 +213,10 @@ def rename(tx: Tx, user: str, conversation_id: str, title: str) -> Conversation 
 
 
 def delete(tx: Tx, user: str, conversation_id: str) -> int | None:
-    """Delete a conversation and its tasks as `hidden.hide_conversation` does; None if it does not exist.
+    """Delete a conversation and its tasks, as `exchanges.hide_conversation` does.
+
+    Returns:
+        Its key; None if it did not exist.
 
     Raises:
         BadRequest: `busy`, a turn of it is running.
@@ -209,21 +228,19 @@ def delete(tx: Tx, user: str, conversation_id: str) -> int | None:
         raise turns.ConversationBusy
     turn_log.forget(tx, user, row[0])
     tasks.remove_all(tx, user, conversation_id)
-    return hidden.hide_conversation(tx, row[0])
+    exchanges.hide_conversation(tx, row[0])
+    return int(row[0])
 
 
-def delete_user(tx: Tx, user: str) -> tuple[Counts, int | None]:
-    """Delete all data of a user.
-
-    Returns:
-        The counts of deleted rows, and the hidden user whose rows are still to be removed.
+def delete_user(tx: Tx, user: str) -> Counts:
+    """Delete all data of a user, as `users.erase` does; return the counts.
 
     Raises:
         BadRequest: `busy`, a turn of the user is running.
     """
     number = users.find(tx, user)
     if number is None:
-        return Counts(), None
+        return Counts()
     query = (
         "SELECT c.key FROM conversation c WHERE c.user = ? AND EXISTS "
         f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION})"
@@ -233,8 +250,8 @@ def delete_user(tx: Tx, user: str) -> tuple[Counts, int | None]:
             raise turns.ConversationBusy
     counts = users.count(tx, user)
     turn_log.forget(tx, user)
-    hidden.hide_user(tx, number)
-    return counts, number
+    users.erase(tx, number)
+    return counts
 
 
 def recent(tx: Tx, user: str, limit: int) -> list[Interaction]:
@@ -255,6 +272,56 @@ def recent(tx: Tx, user: str, limit: int) -> list[Interaction]:
             answer = Interaction(conversation_id, rows.moment(started), one.message, one.answer, one.untrusted)
             found.append(answer)
     return found
+
+
+def claim_idle(tx: Tx, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
+    """Claim conversations that were not used since `before` and whose summary lacks an exchange, none private.
+
+    The newest come first: after an import, hundreds of old ones wait. Times in the future come from a wrong clock and
+    do not count.
+
+    Args:
+        alone: claim nothing while any process runs a turn.
+    """
+    where = "" if alone else f"AND {exchanges.IN_CONVERSATION} "
+    found = tx.execute(
+        "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
+        "FROM conversation c JOIN user u ON u.key = c.user "
+        "WHERE c.unsummarised = 1 AND c.private = 0 AND u.name IS NOT NULL AND c.updated NOT BETWEEN ? AND ? "
+        "AND c.claimed NOT BETWEEN ? AND ? "
+        f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} {where}AND e.until > ?) "
+        "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
+        (rows.micros(before), tx.now, tx.now + 1, tx.now + IDLE_CLAIM, tx.now, limit),
+    ).fetchall()
+    tx.executemany(
+        "UPDATE conversation SET claimed = ? WHERE key = ?", [(tx.now + IDLE_CLAIM, row[0]) for row in found]
+    )
+    claimed = list[IdleConversation]()
+    for key, number, user, conversation_id, title, summarised_to, memory in found:
+        newest = exchanges.history_rows(tx, key, summarised_to, exchanges.span(key)[1] + 1, MAX_SUMMARIZED)
+        earlier = next((item for _, item in items.of_keys(tx, number, [] if memory is None else [memory])), None)
+        read = list(rows.readable(rows.read_exchange, newest))
+        claimed.append(IdleConversation(user, conversation_id, title, read, earlier, newest[-1][0]))
+    return claimed
+
+
+def set_memory(tx: Tx, idle: IdleConversation, item: Item | None) -> None:
+    """Store the summary of a conversation, replacing the former one, unless the conversation was deleted.
+
+    An item that exists already then stands for this conversation, too. A former one that stands for others stays.
+    """
+    conversation = idle.last_key >> EXCHANGES
+    query = "SELECT c.memory FROM conversation c JOIN user u ON u.key = c.user WHERE c.key = ? AND u.name = ?"
+    row = tx.execute(query, (conversation, idle.user)).fetchone()
+    if row is None:
+        return
+    if item is not None:
+        memory = items.put(tx, idle.user, item)
+        tx.execute("UPDATE conversation SET memory = ? WHERE key = ?", (memory, conversation))
+        others = "SELECT 1 FROM conversation c WHERE c.memory = item.key"
+        tx.execute(f"DELETE FROM item WHERE key = ? AND NOT EXISTS ({others})", row)
+    tx.execute("UPDATE conversation SET summarised_to = ?, claimed = 0 WHERE key = ?", (idle.last_key, conversation))
+    exchanges.update_times(tx, conversation)
 
 
 def _find_row(tx: Tx, user: str, conversation_id: str) -> tuple[Any, ...] | None:

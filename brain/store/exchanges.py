@@ -19,14 +19,14 @@ SHORT_BYTES = 2048
 INDEXED_AT_ONCE = 64
 SOURCES: Mapping[Source, int] = {"chat": 1, "voice": 2, "api": 4, "task": 8, "report": 16}
 """Bits of `conversation.sources`."""
-RUNNING = "exchange e INDEXED BY exchange_unindexed WHERE e.unindexed = 1 AND e.outcome = ''"
-"""Selects the running exchanges `e`."""
+RUNNING = "exchange e WHERE e.unindexed = 1 AND e.outcome = ''"
+"""Selects the running exchanges `e`, by the index `exchange_unindexed`."""
 IS_LISTED = f"c.sources & {SOURCES['task']} = 0"
 """Whether lists, searches and counts include conversation `c`: not one in which a task runs."""
 IN_CONVERSATION = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}"
 """Whether exchange `e` belongs to conversation `c`."""
 
-_UNINDEXED = f"SELECT {rows.EXCHANGE} FROM exchange INDEXED BY exchange_unindexed WHERE unindexed = 1 AND outcome <> ''"
+_UNINDEXED = f"SELECT {rows.EXCHANGE} FROM exchange WHERE unindexed = 1 AND outcome <> ''"
 _NOTE = re.compile(rf"^{RECALL_NOTE}.*\n*", re.MULTILINE)
 
 
@@ -67,10 +67,10 @@ def exists_in(tx: Tx, conversation: int) -> bool:
     return tx.execute(query, span(conversation)).fetchone() is not None
 
 
-def user_of(tx: Tx, conversation: int) -> int:
-    """Return the key of a conversation's user."""
+def user_of(tx: Tx, conversation: int) -> int | None:
+    """Return the key of a conversation's user; None if the conversation is deleted."""
     ((user,),) = tx.execute("SELECT user FROM conversation WHERE key = ?", (conversation,))
-    return int(user)
+    return None if user is None else int(user)
 
 
 # writing
@@ -135,6 +135,16 @@ def remove_conversation(tx: Tx, conversation: int) -> None:
     """Delete a conversation and its memories. Facts stay, without their source message."""
     remove_memories(tx, conversation)
     tx.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
+
+
+def hide_conversation(tx: Tx, conversation: int) -> None:
+    """Delete a conversation with its memories at once. Its rows are removed later, in small transactions.
+
+    Facts stay, without their source message.
+    """
+    remove_memories(tx, conversation)
+    tx.execute("UPDATE item SET conversation = NULL, exchange = NULL WHERE conversation = ?", (conversation,))
+    tx.execute("UPDATE conversation SET user = NULL, memory = NULL WHERE key = ?", (conversation,))
 
 
 def remove_memories(tx: Tx, conversation: int) -> None:
@@ -229,7 +239,7 @@ def set_title(tx: Tx, conversation: int) -> None:
         rename(tx, conversation, title, user_of(tx, conversation))
 
 
-def rename(tx: Tx, conversation: int, title: str, user: int) -> None:
+def rename(tx: Tx, conversation: int, title: str, user: int | None) -> None:
     """Set the title of a conversation, as one line, and index its words."""
     line = " ".join(strip_invisible(title).split())[:GIVEN_TITLE_LENGTH]
     tx.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
@@ -253,7 +263,7 @@ def term_prefix(user: int) -> str:
     return f"{user}q"
 
 
-def index(tx: Tx, key: int, exchange: Exchange, user: int) -> None:
+def index(tx: Tx, key: int, exchange: Exchange, user: int | None) -> None:
     """Index the message and the answer of an exchange for a user."""
     _index(tx, key, user, exchange.message, exchange.answer)
 
@@ -277,6 +287,8 @@ def index_some(tx: Tx) -> bool:
     return len(found) == INDEXED_AT_ONCE
 
 
-def _index(tx: Tx, key: int, user: int, *texts: str) -> None:
+def _index(tx: Tx, key: int, user: int | None, *texts: str) -> None:
+    if user is None:  # the conversation is deleted
+        return
     terms = " ".join(search_terms.index_terms(term_prefix(user), text) for text in texts)
     tx.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, ?)", (key, terms))

@@ -88,25 +88,27 @@ def put(tx: Tx, user: str, item: Item) -> int:
         BadRequest: `too_large`, the user's quota is exceeded.
     """
     number = users.add(tx, user)
-    key, conversation = write(tx, number, number, item)
+    key, conversation = write(tx, number, item)
     users.check_quota(tx, number, "text", conversation=conversation)
     return key
 
 
-def write(tx: Tx, user: int, target: int, item: Item) -> tuple[int, int | None]:
+def write(tx: Tx, user: int, item: Item, import_key: int | None = None) -> tuple[int, int | None]:
     """Write an item without checking the quota; return its key, and the key of its source conversation.
 
     Args:
-        target: the user whose searches find it.
+        import_key: the import to which it belongs until that ends.
     """
     found = tx.execute(
         "SELECT c.key, (SELECT e.key FROM exchange e WHERE e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
         "AND e.question_id = ? ORDER BY e.key DESC LIMIT 1) "
-        "FROM conversation c WHERE c.user IN (?, ?) AND c.id = ? ORDER BY c.user <> ? LIMIT 1",
-        (item.message_id, user, target, item.conversation_id, user),
+        "FROM conversation c WHERE c.id = ? AND (c.user = ? OR (c.user IS NULL AND c.import = ?)) "
+        "ORDER BY c.user IS NOT NULL LIMIT 1",
+        (item.message_id, item.conversation_id, user, import_key),
     ).fetchone()
     conversation, exchange = (None, None) if found is None else found
-    columns = rows.item_columns(item) | {"user": user, "conversation": conversation, "exchange": exchange}
+    owner = {"user": user} if import_key is None else {"user": None, "import": import_key}
+    columns = rows.item_columns(item) | owner | {"conversation": conversation, "exchange": exchange}
     assigned = ", ".join(f"{column} = excluded.{column}" for column in columns)
     marks = ", ".join("?" * len(columns))
     ((key,),) = tx.execute(
@@ -114,7 +116,7 @@ def write(tx: Tx, user: int, target: int, item: Item) -> tuple[int, int | None]:
         f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
         tuple(columns.values()),
     ).fetchall()
-    terms = search_terms.index_terms(_term_prefix(target, item.kind), item.text)
+    terms = search_terms.index_terms(_term_prefix(user, item.kind), item.text)
     tx.execute("INSERT OR REPLACE INTO item_words (rowid, words) VALUES (?, ?)", (key, terms))
     return int(key), conversation
 
@@ -123,15 +125,15 @@ def erase(tx: Tx, user: str, item_id: str) -> bool:
     """Delete an item, also from questions that recalled it; return whether it existed."""
     number = users.find(tx, user)
     recalled = tx.execute(
-        "SELECT e.key, e.data FROM conversation c JOIN exchange e INDEXED BY exchange_recalled "
-        "ON e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
-        "WHERE c.user = ? AND e.recalled_ids <> '[]' AND instr(e.recalled_ids, ?)",
-        (number, rows.encode(item_id)),
+        f"SELECT e.key, e.recalled_ids FROM conversation c JOIN exchange e ON {exchanges.IN_CONVERSATION} "
+        "WHERE c.user = ? AND e.recalled_ids <> '[]'",
+        (number,),
     ).fetchall()
-    for row in recalled:
-        for exchange in rows.readable(rows.read_exchange, [row]):
+    for key, item_ids in recalled:
+        exchange = exchanges.read(tx, key) if rows.encode(item_id) in item_ids else None
+        if exchange is not None:
             exchanges.remove_recalled(exchange)  # else later turns read it again
-            exchanges.write(tx, row[0], exchange)
+            exchanges.write(tx, key, exchange)
     return tx.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
 
 
@@ -149,17 +151,14 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
     words = search_terms.search_words(text)
     if len(words) > MAX_WORDS:
         words = _rarest(tx, prefixes, words)
-    importing = tx.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
-    visible_to = None if importing is None else number  # hidden items of an import have the same terms
     hits = list[tuple[frozenset[int], float]]()
     for word in words:
-        exact = _hits(tx, visible_to, search_terms.query(prefixes, word))
+        exact = _hits(tx, search_terms.query(prefixes, word))
         hits.append((exact, 1.0))
         stem = search_terms.stem(word)
         if stem != word and len(exact) < MAX_HITS:
-            hits.append(
-                (_hits(tx, visible_to, search_terms.query(prefixes, stem, is_prefix=True)) - exact, PREFIX_SHARE)
-            )
+            begun = _hits(tx, search_terms.query(prefixes, stem, is_prefix=True))
+            hits.append((begun - exact, PREFIX_SHARE))
     weights: dict[int, float] = {}
     for keys, share in sorted(hits, key=lambda hit: len(hit[0])):
         weight = share * math.log(1 + (count - len(keys) + 0.5) / (len(keys) + 0.5))
@@ -187,17 +186,10 @@ def _rarest(tx: Tx, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
     return nsmallest(MAX_WORDS, (word for word in words if counts[word]), key=counts.__getitem__)
 
 
-def _hits(tx: Tx, visible_to: int | None, match: str) -> frozenset[int]:
-    """Return the newest items that match a term.
-
-    Args:
-        visible_to: the user that must own them; None if no hidden items share the term.
-    """
-    visible = "" if visible_to is None else "AND (SELECT user FROM item WHERE key = item_words.rowid) = ? "
-    values = (match, MAX_HITS) if visible_to is None else (match, visible_to, MAX_HITS)
-    newest = f"SELECT rowid FROM item_words WHERE item_words MATCH ? {visible}ORDER BY rowid DESC LIMIT ?"
-    ((keys,),) = tx.execute(f"SELECT group_concat(rowid) FROM ({newest})", values)
-    return frozenset(map(int, keys.split(","))) if keys else frozenset()
+def _hits(tx: Tx, match: str) -> frozenset[int]:
+    """Return the newest items that match a term, also of an import that has not ended."""
+    newest = "SELECT rowid FROM item_words WHERE item_words MATCH ? ORDER BY rowid DESC LIMIT ?"
+    return frozenset(key for (key,) in tx.execute(newest, (match, MAX_HITS)))
 
 
 def of_keys(tx: Tx, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:

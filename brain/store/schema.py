@@ -1,13 +1,12 @@
-"""The tables, and the migration of files of versions 0.1.0 and 0.2.0.
+"""The tables.
 
 An exchange's key begins with that of its conversation, so that a conversation is contiguous on disk.
 Triggers maintain the counts and record deletions. Each user has separate terms in the full-text indexes (see
 `search_terms.py`).
+
+A conversation or item without a user is deleted, or part of an import that has not ended; a user without a name is
+erased. So no query for the data of a user finds them, and their rows are removed in small transactions.
 """
-
-import sqlite3
-
-from brain.store.upgrade import has_private_data, mark_private, upgrade_row, upgrade_task
 
 APPLICATION = 0x42726E31
 """Marks a file as Brain's."""
@@ -15,37 +14,37 @@ EXCHANGES = 32
 """Bits of an exchange's key that number it within its conversation; those above are the conversation's."""
 ANSWER_KEY = "key of answers"
 """Name of the secret in the table `exam` with which answers are hashed."""
-VERSION = 15
-FIRST_VERSIONS = (1, 2)
-"""Written by 0.1.0. Those in between were never released."""
-SECOND_VERSION = 14
-"""Written by 0.2.0."""
+VERSION = 16
 
-_ANSWER = """CREATE TABLE answer (
+TABLES = {
+    # `claimed` is the packet about the last run of a task that began; `private_data`: whether a turn has read some
+    "user": """CREATE TABLE user (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT UNIQUE,
+        recalls INTEGER NOT NULL DEFAULT 1,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        revision INTEGER NOT NULL DEFAULT 0,
+        claimed INTEGER NOT NULL DEFAULT 0,
+        private_data INTEGER NOT NULL DEFAULT 0
+    ) STRICT""",
+    # `until`: the lease of the process that imports; 0 when the import has ended
+    "import": """CREATE TABLE import (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        until INTEGER NOT NULL
+    ) STRICT""",
+    "answer": """CREATE TABLE answer (
         user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
         digest BLOB NOT NULL,
         marks INTEGER NOT NULL,
         at INTEGER NOT NULL,
         PRIMARY KEY (user, digest)
-    ) STRICT, WITHOUT ROWID"""
-_TABLES = (
-    # `claimed` is the packet about the last run of a task that began; `private_data`: whether a turn has read some
-    """CREATE TABLE user (
-        key INTEGER PRIMARY KEY AUTOINCREMENT,
-        name TEXT NOT NULL UNIQUE,
-        recalls INTEGER NOT NULL DEFAULT 1,
-        bytes INTEGER NOT NULL DEFAULT 0,
-        revision INTEGER NOT NULL DEFAULT 0,
-        hidden INTEGER NOT NULL DEFAULT 0,
-        target INTEGER,
-        claimed INTEGER NOT NULL DEFAULT 0,
-        private_data INTEGER NOT NULL DEFAULT 0
-    ) STRICT""",
-    _ANSWER,
+    ) STRICT, WITHOUT ROWID""",
     # `used` orders the list: the time of the last use, or later if a wrong clock dated others in the future
-    """CREATE TABLE conversation (
+    "conversation": """CREATE TABLE conversation (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
-        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        user INTEGER REFERENCES user ON DELETE CASCADE,
+        import INTEGER,
         id TEXT NOT NULL,
         created INTEGER NOT NULL,
         updated INTEGER NOT NULL,
@@ -66,7 +65,7 @@ _TABLES = (
     ) STRICT""",
     # `data` is a `messages.Exchange` as JSON; the other columns are for queries.
     # `unindexed` is set until the words of the exchange are in the index
-    """CREATE TABLE exchange (
+    "exchange": """CREATE TABLE exchange (
         key INTEGER PRIMARY KEY,
         in_history INTEGER NOT NULL DEFAULT 0,
         messages INTEGER NOT NULL DEFAULT 1,
@@ -85,9 +84,10 @@ _TABLES = (
         turn INTEGER,
         unindexed INTEGER NOT NULL DEFAULT 0
     ) STRICT""",
-    """CREATE TABLE item (
+    "item": """CREATE TABLE item (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
-        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        user INTEGER REFERENCES user ON DELETE CASCADE,
+        import INTEGER,
         id TEXT NOT NULL,
         kind TEXT NOT NULL,
         category TEXT,
@@ -103,14 +103,14 @@ _TABLES = (
         former TEXT NOT NULL DEFAULT '[]',
         UNIQUE (user, id)
     ) STRICT""",
-    """CREATE TABLE blocked (
+    "blocked": """CREATE TABLE blocked (
         specialist TEXT PRIMARY KEY,
         times INTEGER NOT NULL,
         last INTEGER NOT NULL,
         place TEXT NOT NULL
     ) STRICT""",
     # the four tables of `turn_log.py`
-    """CREATE TABLE turn (
+    "turn": """CREATE TABLE turn (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
         user TEXT NOT NULL,
@@ -127,7 +127,7 @@ _TABLES = (
         is_replayable INTEGER NOT NULL,
         report TEXT NOT NULL DEFAULT ''
     ) STRICT""",
-    """CREATE TABLE turn_log (
+    "turn_log": """CREATE TABLE turn_log (
         key INTEGER PRIMARY KEY,
         turn INTEGER NOT NULL,
         first INTEGER NOT NULL,
@@ -135,7 +135,7 @@ _TABLES = (
         frames BLOB NOT NULL,
         text TEXT NOT NULL
     ) STRICT""",
-    """CREATE TABLE turn_command (
+    "turn_command": """CREATE TABLE turn_command (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
         turn TEXT NOT NULL,
         asker TEXT NOT NULL,
@@ -143,9 +143,9 @@ _TABLES = (
         command BLOB NOT NULL,
         answer BLOB
     ) STRICT""",
-    "CREATE TABLE process (owner TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
+    "process": "CREATE TABLE process (owner TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
     # the four tables of `tasks.py`; `data` is a `Task` or `Packet` as JSON, and the other columns are for queries
-    """CREATE TABLE task (
+    "task": """CREATE TABLE task (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
         user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
         id TEXT NOT NULL UNIQUE,
@@ -158,7 +158,7 @@ _TABLES = (
         fingerprint TEXT NOT NULL,
         data TEXT NOT NULL
     ) STRICT""",
-    """CREATE TABLE task_usage (
+    "task_usage": """CREATE TABLE task_usage (
         user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
         day INTEGER NOT NULL,
         created INTEGER NOT NULL,
@@ -167,7 +167,7 @@ _TABLES = (
         PRIMARY KEY (user, day)
     ) STRICT, WITHOUT ROWID""",
     # `is_told`: 0 to be reported, 1 nothing to report, 2 damaged
-    """CREATE TABLE channel (
+    "channel": """CREATE TABLE channel (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
         user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
         conversation TEXT NOT NULL,
@@ -176,7 +176,7 @@ _TABLES = (
         is_told INTEGER NOT NULL,
         data TEXT NOT NULL
     ) STRICT""",
-    """CREATE TABLE channel_cursor (
+    "channel_cursor": """CREATE TABLE channel_cursor (
         user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
         conversation TEXT NOT NULL,
         cursor INTEGER NOT NULL DEFAULT 0,
@@ -184,10 +184,7 @@ _TABLES = (
         held_until INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (user, conversation)
     ) STRICT, WITHOUT ROWID""",
-)
-
-_UNCHANGED_TABLES = (
-    """CREATE TABLE file (
+    "file": """CREATE TABLE file (
         key INTEGER PRIMARY KEY,
         conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
         exchange INTEGER REFERENCES exchange ON DELETE CASCADE,
@@ -198,7 +195,7 @@ _UNCHANGED_TABLES = (
         data BLOB NOT NULL,
         UNIQUE (conversation, id)
     ) STRICT""",
-    """CREATE TABLE vector (
+    "vector": """CREATE TABLE vector (
         key INTEGER PRIMARY KEY,
         user INTEGER NOT NULL,
         item INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
@@ -208,20 +205,18 @@ _UNCHANGED_TABLES = (
         value BLOB NOT NULL,
         UNIQUE (item, model)
     ) STRICT""",
-    "CREATE TABLE exam (name TEXT PRIMARY KEY, result TEXT NOT NULL) STRICT",
-    "CREATE TABLE leftover (removed INTEGER NOT NULL, swept INTEGER NOT NULL) STRICT",
-)
-"""The same since 0.1.0."""
+    "exam": "CREATE TABLE exam (name TEXT PRIMARY KEY, result TEXT NOT NULL) STRICT",
+    "leftover": "CREATE TABLE leftover (removed INTEGER NOT NULL, swept INTEGER NOT NULL) STRICT",
+}
 
 _TOKENS = "tokenize = 'porter unicode61 remove_diacritics 2'"
-_WORDS = (
+WORDS = (
     f"CREATE VIRTUAL TABLE exchange_words USING fts5 (words, columnsize = 0, {_TOKENS})",
     f"CREATE VIRTUAL TABLE item_words USING fts5 (words, columnsize = 0, {_TOKENS})",
 )
 
-_ANSWER_INDEX = "CREATE INDEX answer_old ON answer (at)"
-_INDEXES = (
-    _ANSWER_INDEX,
+INDEXES = (
+    "CREATE INDEX answer_old ON answer (at)",
     "CREATE INDEX channel_old ON channel (at) WHERE is_told = 1",
     "CREATE INDEX channel_task ON channel (user, task)",
     "CREATE INDEX channel_untold ON channel (user, conversation, key) WHERE is_told = 0",
@@ -246,14 +241,15 @@ _INDEXES = (
     "CREATE INDEX turn_log_turn ON turn_log (turn, first)",
     "CREATE UNIQUE INDEX turn_request ON turn (user, request) WHERE request IS NOT NULL",
     "CREATE INDEX turn_running ON turn (key) WHERE ended IS NULL",
-    "CREATE INDEX user_hidden ON user (hidden) WHERE hidden > 0",
     "CREATE INDEX vector_signs ON vector (user, model, item, kind, signs)",
 )
 """Few, so that a turn writes few pages: message IDs need no index, since a conversation is contiguous."""
 
-_TRIGGERS = (
-    """CREATE TRIGGER conversation_grown AFTER UPDATE OF bytes ON conversation WHEN new.bytes <> old.bytes BEGIN
-        UPDATE user SET bytes = bytes + new.bytes - old.bytes WHERE key = new.user;
+TRIGGERS = (
+    """CREATE TRIGGER conversation_changed AFTER UPDATE OF user, bytes ON conversation
+    WHEN new.bytes <> old.bytes OR new.user IS NOT old.user BEGIN
+        UPDATE user SET bytes = bytes + (key IS new.user) * new.bytes - (key IS old.user) * old.bytes
+        WHERE key IN (old.user, new.user);
     END""",
     f"""CREATE TRIGGER conversation_removed AFTER DELETE ON conversation BEGIN
         DELETE FROM exchange WHERE key > old.key << {EXCHANGES} AND key < (old.key + 1) << {EXCHANGES};
@@ -285,7 +281,9 @@ _TRIGGERS = (
         UPDATE user SET bytes = bytes + new.bytes, revision = revision + 1 WHERE key = new.user;
     END""",
     """CREATE TRIGGER item_changed AFTER UPDATE ON item BEGIN
-        UPDATE user SET bytes = bytes + new.bytes - old.bytes, revision = revision + 1 WHERE key = new.user;
+        UPDATE user SET bytes = bytes + (key IS new.user) * new.bytes - (key IS old.user) * old.bytes,
+            revision = revision + 1
+        WHERE key IN (old.user, new.user);
     END""",
     """CREATE TRIGGER item_removed AFTER DELETE ON item BEGIN
         UPDATE user SET bytes = bytes - old.bytes, revision = revision + 1 WHERE key = old.user;
@@ -300,140 +298,12 @@ _TRIGGERS = (
     "CREATE TRIGGER turn_removed AFTER DELETE ON turn BEGIN DELETE FROM turn_log WHERE turn = old.key; END",
 )
 
-_CHANGED_TABLES = ("user", "conversation", "exchange", "item")
-"""Those of 0.1.0 that `_COPY` copies into the present ones."""
-_COPY = (
-    "INSERT INTO user (key, name, recalls, bytes, revision) SELECT key, name, recalls, bytes, revision FROM old_user",
-    f"""INSERT INTO conversation (key, user, id, created, updated, used, named, last, bytes, messages, sources, history,
-            memory, summarised_to, unsummarised, claimed, title)
-        SELECT key, user, id, created, updated, updated, named, last, bytes, messages, (
-                SELECT coalesce(sum(DISTINCT CASE source WHEN 'chat' THEN 1 WHEN 'voice' THEN 2 ELSE 4 END), 0)
-                FROM old_exchange e
-                WHERE e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}
-            ), (
-                SELECT coalesce(sum(told), 0) FROM old_exchange e
-                WHERE e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}
-            ),
-            memory, summarised_to, unsummarised, claimed, title
-        FROM old_conversation c""",
-    """INSERT INTO exchange (key, in_history, messages, bytes, started, ended, until, owner, replaces, outcome, source,
-            question_id, answer_id, recalled_ids, data, unindexed)
-        SELECT key, told, messages, bytes, asked, answered, until, owner, replaces, outcome, source, question_id,
-            answer_id, recalled, upgrade(said, question, source, question_id, answer_id, model, tokens, files, recalled,
-            outside, asked, answered, outcome, before, behind, parts, about), outcome = ''
-        FROM old_exchange""",
-    """INSERT INTO item (key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
-            bytes, embedded, text, former)
-        SELECT key, user, id, kind, category, mutable, outside, created, updated, conversation, exchange,
-            bytes, embedded, text, was
-        FROM old_item""",
-    "ALTER TABLE said RENAME TO exchange_words",
-    "ALTER TABLE stated RENAME TO item_words",
-    "DELETE FROM sqlite_sequence WHERE substr(name, 1, 4) <> 'old_'",
-    "UPDATE sqlite_sequence SET name = substr(name, 5)",
+CREATE = (
+    *TABLES.values(),
+    *WORDS,
+    "INSERT INTO leftover (removed, swept) VALUES (0, 0)",
+    f"INSERT INTO exam (name, result) VALUES ('{ANSWER_KEY}', hex(randomblob(32)))",
+    *INDEXES,
+    *TRIGGERS,
 )
-
-
-_MARK = (
-    "UPDATE user SET private_data = 1",
-    "CREATE TEMP TABLE first_private (conversation INTEGER PRIMARY KEY, exchange INTEGER NOT NULL)",
-    f"""INSERT INTO first_private SELECT key >> {EXCHANGES}, min(key) FROM exchange WHERE has_private_data(data)
-        GROUP BY key >> {EXCHANGES}""",
-    f"""UPDATE exchange SET data = mark_private(data)
-        WHERE key >= (SELECT exchange FROM first_private WHERE conversation = exchange.key >> {EXCHANGES})""",
-    f"""UPDATE task SET data = upgrade_task(data, (
-            SELECT group_concat(json_extract(e.data, '$.message'), char(10)) FROM conversation c
-            JOIN exchange e ON e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}
-            WHERE c.user = task.user AND c.id = task.conversation AND e.source NOT IN ('task', 'report')
-                AND json_valid(e.data)
-        ), EXISTS (
-            SELECT 1 FROM first_private JOIN conversation c ON c.key = conversation
-            WHERE c.user = task.user AND c.id = 'work' || substr(task.id, 5)
-        ))""",
-    "DROP TABLE first_private",
-)
-"""Marks what older versions did not: private data that conversations and tasks may contain."""
-
-_JOIN_MEMORIES = (
-    "CREATE TEMP TABLE same (key INTEGER PRIMARY KEY, kept INTEGER NOT NULL)",
-    """INSERT INTO same SELECT key, kept FROM (
-            SELECT key, first_value(key) OVER (PARTITION BY user, text ORDER BY updated DESC, key DESC) AS kept
-            FROM item WHERE kind = 'memory'
-        ) WHERE key <> kept""",
-    f"""UPDATE exchange SET recalled_ids = (
-            SELECT json_group_array(coalesce((
-                SELECT k.id FROM conversation c JOIN item i ON i.user = c.user AND i.id = r.value
-                JOIN same ON same.key = i.key JOIN item k ON k.key = same.kept WHERE c.key = exchange.key >> {EXCHANGES}
-            ), r.value)) FROM json_each(recalled_ids) r
-        ) WHERE recalled_ids <> '[]' AND json_valid(recalled_ids) AND EXISTS (SELECT 1 FROM same)""",
-    "UPDATE conversation SET memory = same.kept FROM same WHERE memory = same.key",
-    """UPDATE item SET untrusted = 1
-        WHERE key IN (SELECT kept FROM same JOIN item i ON i.key = same.key WHERE i.untrusted = 1)""",
-    "DELETE FROM item WHERE key IN (SELECT key FROM same)",
-    "DROP TABLE same",
-)
-"""Leaves one of the memories with the same text; erasing it still finds the questions that recalled the others."""
-
-_FROM_SECOND = (
-    "ALTER TABLE user ADD COLUMN private_data INTEGER NOT NULL DEFAULT 0",
-    _ANSWER,
-    _ANSWER_INDEX,
-    *_MARK,
-    *_JOIN_MEMORIES,
-)
-_KEY = f"INSERT OR IGNORE INTO exam (name, result) VALUES ('{ANSWER_KEY}', hex(randomblob(32)))"
-
-
-class IncompatibleFile(Exception):
-    """The file cannot be used by this version; the message has the reason and the remedy."""
-
-
-def check(db: sqlite3.Connection) -> None:
-    """Check that this version can use the file.
-
-    Raises:
-        IncompatibleFile: when it is another program's, newer, or of a version that was never released.
-    """
-    ((version,),) = db.execute("PRAGMA user_version")
-    ((application,),) = db.execute("PRAGMA application_id")
-    ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
-    if application != APPLICATION and (version, tables) != (0, 0):
-        raise IncompatibleFile("is a database of another program; use another file")
-    if version > VERSION:
-        raise IncompatibleFile("was written by a newer version of Brain; use that version, or another file")
-    if version not in (0, *FIRST_VERSIONS, SECOND_VERSION, VERSION):
-        raise IncompatibleFile(
-            "was written by an unreleased version of Brain; export its data with that version, then import it"
-        )
-
-
-def migrate(db: sqlite3.Connection) -> None:
-    """Create the tables, or bring those of an older version up to date.
-
-    It runs in the caller's transaction, without foreign keys. Another process may have migrated the file already.
-    """
-    ((version,),) = db.execute("PRAGMA user_version")
-    if version == VERSION:
-        return
-    db.create_function("upgrade", -1, upgrade_row, deterministic=True)
-    db.create_function("has_private_data", 1, has_private_data, deterministic=True)
-    db.create_function("mark_private", 1, mark_private, deterministic=True)
-    db.create_function("upgrade_task", 3, upgrade_task, deterministic=True)
-    if version == 0:
-        statements = [*_TABLES, *_UNCHANGED_TABLES, *_WORDS, "INSERT INTO leftover (removed, swept) VALUES (0, 0)"]
-        statements += [*_INDEXES, *_TRIGGERS]
-    elif version == SECOND_VERSION:
-        statements = [*_FROM_SECOND]
-    else:
-        db.execute("PRAGMA legacy_alter_table = ON")  # references stay with the names
-        former = db.execute("SELECT type, name FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql <> ''")
-        statements = [f"DROP {kind} {name}" for kind, name in former]
-        statements += ["ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'"] if version == 1 else []
-        statements += [f"ALTER TABLE {name} RENAME TO old_{name}" for name in _CHANGED_TABLES]
-        statements += [*_TABLES, *_COPY, *(f"DROP TABLE old_{name}" for name in reversed(_CHANGED_TABLES))]
-        statements += [*_MARK, *_INDEXES, *_TRIGGERS, *_JOIN_MEMORIES]
-    for statement in (*statements, _KEY):
-        db.execute(statement)
-    db.execute("PRAGMA legacy_alter_table = OFF")
-    db.execute(f"PRAGMA user_version = {VERSION}")
-    db.execute(f"PRAGMA application_id = {APPLICATION}")
+"""Creates everything in an empty database."""

@@ -24,7 +24,6 @@ from brain.messages import (
 from brain.store import (
     conversations,
     exchanges,
-    hidden,
     tasks,
     transfer,
     turns,
@@ -134,9 +133,7 @@ class Store(Database):
         await self.open_file(_take_over)
         if self.turn_log is not None:
             self.turn_log.open()
-        work = [self._leases.prolong_forever(), self._index_forever()]
-        if self.path is not None:
-            work.append(self._vacuum.sweep_forever())
+        work = [self._leases.prolong_forever(), self._index_forever(), self._vacuum.sweep_forever()]
         self._tasks = [asyncio.create_task(one, name="maintenance") for one in work]
 
     async def close(self) -> None:
@@ -302,10 +299,10 @@ class Store(Database):
             BadRequest: `busy`, a turn of it is running.
         """
         await self._leases.write_again((user, conversation_id))
-        hidden_user = await self.write(conversations.delete, user, conversation_id)
-        if hidden_user is not None:
-            await self._remove_hidden(hidden_user)
-        return hidden_user is not None
+        key = await self.write(conversations.delete, user, conversation_id)
+        if key is not None:
+            await self._remove_deleted(conversation=key)
+        return key is not None
 
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
         """Yield all data of the user as JSON records from one snapshot; `import_user` reads them."""
@@ -323,20 +320,20 @@ class Store(Database):
             BadRequest: with the number of the record and its field.
         """
         with SpooledTemporaryFile(transfer.MAX_IN_MEMORY) as spooled:
-            await transfer.spool(records, spooled)
+            await transfer.check(records, spooled)
             spooled.seek(0)
             new = transfer.Import(user, spooled, sanitizer)
-            hidden_user = await self.write_unsynced(new.begin)
+            import_key = await self.write_unsynced(new.begin)
             try:
-                await self.write_in_steps(new.take)
+                await self.write_in_steps(new.insert_some)
                 counts = await self.write(new.end)
-            except asyncio.CancelledError:
-                await self.write_unsynced(hidden.abandon, hidden_user)
+            except BaseException as error:
+                with suppress(StoreError):  # its lease ends soon
+                    await self.write_unsynced(transfer.remove, import_key)
+                if not isinstance(error, asyncio.CancelledError):
+                    await self._remove_deleted()
                 raise
-            except Exception:
-                await self._remove_hidden(hidden_user)
-                raise
-        await self._remove_hidden(hidden_user)
+        await self._remove_deleted()
         return counts
 
     async def forget(self, user: str) -> Counts:
@@ -344,11 +341,10 @@ class Store(Database):
 
         Raises:
             BadRequest: `busy`, a turn of the user is running.
-            StoreError: the hidden rows cannot be removed now; they are removed later.
+            StoreError: the rows cannot be removed now; they are removed later.
         """
-        counts, hidden_user = await self.write(conversations.delete_user, user)
-        if hidden_user is not None:
-            await self._vacuum.remove(hidden_user)
+        counts = await self.write(conversations.delete_user, user)
+        await self._vacuum.remove()
         return counts
 
     async def scrub(self) -> None:
@@ -360,15 +356,15 @@ class Store(Database):
         if self.path is not None:
             await self._vacuum.scrub()
 
-    async def _remove_hidden(self, user: int) -> None:
+    async def _remove_deleted(self, conversation: int | None = None) -> None:
         try:
-            await self._vacuum.remove(user)
+            await self._vacuum.remove(conversation=conversation)
         except StoreError as error:
-            log.warning("hidden rows will be removed later: %s", error)
+            log.warning("deleted rows will be removed later: %s", error)
 
 
 def _take_over(tx: Tx) -> None:
     """Clean up after processes that ended: no other process has the file open."""
     turns.interrupt_all(tx)
     tasks.recover_all(tx)
-    hidden.abandon_all(tx)
+    transfer.remove_unfinished(tx)

@@ -18,7 +18,7 @@ import msgspec
 from brain.errors import BadRequest
 from brain.events import Approval
 from brain.messages import Call, Exchange, Marks
-from brain.store import exchanges, hidden, rows, users
+from brain.store import exchanges, rows, users
 from brain.store.rows import SECOND, micros, moment
 from brain.store.tx import Tx
 from brain.task import (
@@ -248,14 +248,6 @@ def check_count(tx: Tx, user: int, field: str) -> None:
             raise BadRequest(message, field, code="too_large", status=413)
 
 
-def finish(tx: Tx, user: int, task: Task, conversation: int) -> None:
-    """Let the next run of an imported task begin anew, not continue the last one in its conversation."""
-    query = "SELECT question_id FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
-    ((finished,),) = tx.execute(query, exchanges.span(conversation))
-    data = _encode(msgspec.structs.replace(task, finished=finished)).decode()
-    tx.execute("UPDATE task SET data = ? WHERE user = ? AND id = ?", (data, user, task.id))
-
-
 # reading
 
 
@@ -440,7 +432,7 @@ def _remove(tx: Tx, user: int, key: int, task_id: str) -> None:
     query = "SELECT key FROM conversation WHERE user = ? AND id = ?"
     row = tx.execute(query, (user, _work_id(task_id))).fetchone()
     if row is not None:
-        hidden.hide_conversation(tx, row[0])
+        exchanges.hide_conversation(tx, row[0])
     tx.execute("DELETE FROM channel WHERE user = ? AND task = ?", (user, task_id))
     tx.execute("DELETE FROM task WHERE key = ?", (key,))
 
@@ -852,7 +844,7 @@ def list_untold(tx: Tx) -> list[Untold]:
         "SELECT u.name, c.conversation, min(c.at), max(c.at), coalesce(r.reported, 0), coalesce(r.held_until, 0) "
         "FROM channel c JOIN user u ON u.key = c.user "
         "LEFT JOIN channel_cursor r ON r.user = c.user AND r.conversation = c.conversation "
-        "WHERE c.is_told = 0 AND u.hidden = 0 AND c.key > coalesce(r.cursor, 0) "
+        "WHERE c.is_told = 0 AND u.name IS NOT NULL AND c.key > coalesce(r.cursor, 0) "
         "GROUP BY u.name, c.conversation, r.reported, r.held_until"
     )
     return [Untold(*row) for row in found]

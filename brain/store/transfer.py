@@ -1,28 +1,34 @@
 """Exports and imports all data of a user as JSON records.
 
 The order is: a head, tasks, each conversation with its files and exchanges, facts and memories, preferences.
+
+An import checks all records before it writes any. It inserts in small transactions, for which other writers do not wait
+long, rows that have no user but its ID; the last transaction gives them to the user. If it fails or its process ends,
+all rows that have its ID and no user are removed.
 """
 
 import asyncio
 import hashlib
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import asdict
 from datetime import datetime
+from itertools import islice
 from typing import IO, Annotated, Any, NoReturn, Protocol, cast
 
 import msgspec
 from msgspec import Meta, Struct
 
 from brain.concurrency import iterate
-from brain.errors import BadRequest
+from brain.errors import BadRequest, StoreError
 from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time, new_message_id
-from brain.store import exchanges, hidden, items, rows, tasks, users
+from brain.store import exchanges, items, rows, tasks, users
 from brain.store.connection import MIB
+from brain.store.rows import SECOND
 from brain.store.tx import Tx
-from brain.store.upgrade import upgrade_exchange, upgrade_item
+from brain.store.upgrade import upgrade_record
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, MAX_USER_TEXT, Task
 from brain.validation import describe_mismatch
 
@@ -35,9 +41,8 @@ MAX_LINE = 24 * MIB
 """More than the longest record, a 16 MiB file in base64."""
 MAX_RECORDS, MAX_BYTES = 64, 256 * 1024
 """Approximate limits of one import transaction, for which other writers wait."""
-
-UPGRADES = {"exchange": upgrade_exchange, "item": upgrade_item}
-"""Converters for records of version 1."""
+LEASE = 30 * SECOND
+"""An import that does not renew its lease for this long, in microseconds, is removed."""
 
 Id = Annotated[str, Meta(min_length=1, max_length=200)]
 OptionalId = Annotated[str, Meta(max_length=200)]
@@ -184,33 +189,22 @@ def _to_json(some: list[Any]) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", msgspec.to_builtins(some))
 
 
-async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) -> None:
-    """Write records to a file, one per line, so that no transaction waits for the client.
+async def check(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) -> None:
+    """Check all records of an export, and write them to a file, one per line. So no transaction waits for the client.
 
     Raises:
-        BadRequest: a record is not valid JSON or too large, or the import is too large.
+        BadRequest: with the number of the record and its field.
     """
-    number = 0
+    checker = _Checker()
     async with aclosing(iterate(records)) as found:
         async for record in found:
-            number += 1
-            if number % TOGETHER == 0:
+            if checker.number % TOGETHER == 0:
                 await asyncio.sleep(0)
-            try:
-                line = msgspec.json.encode(record)
-            except (UnicodeEncodeError, RecursionError) as error:
-                raise _problem(number, "", "contains invalid UTF-8, or is nested too deeply") from error
-            if len(line) > MAX_LINE:
-                raise _problem(
-                    number,
-                    "",
-                    f"the record has {len(line):,} bytes; the limit is {MAX_LINE // MIB} MiB",
-                    code="too_large",
-                )
-            if file.tell() + len(line) > MAX_SPOOLED:
+            file.write(checker.check(record) + b"\n")
+            if file.tell() > MAX_SPOOLED:
                 reason = f"the import is over the limit of {MAX_SPOOLED // MIB} MiB"
-                raise _problem(number, "", reason, code="too_large")
-            file.write(line + b"\n")
+                raise _problem(checker.number, "", reason, code="too_large")
+    checker.end()
 
 
 def _problem(number: int, field: str, reason: str, *, code: str = "bad_request") -> BadRequest:
@@ -220,167 +214,87 @@ def _problem(number: int, field: str, reason: str, *, code: str = "bad_request")
     return BadRequest(f"{place}: {reason}.", name, code=code, status=413 if code == "too_large" else 400)
 
 
-class Sanitizer(Protocol):
-    """Returns copies of imported data that are safe for a model to read."""
+class _Checker:
+    """Checks the records of an export one after another."""
 
-    def exchange(self, one: Exchange, /) -> Exchange: ...
-    def item(self, one: Item, /) -> Item: ...
-    def task(self, one: Task, /) -> Task: ...
-
-
-class Import:
-    """The import of one export. Each call of `begin`, `take` and `end` is one transaction.
-
-    Args:
-        lines: the records, one per line.
-    """
-
-    def __init__(self, user: str, lines: Iterable[bytes], sanitizer: Sanitizer) -> None:
-        self._user = user
-        self._lines = enumerate(lines, 1)
-        self._sanitizer = sanitizer
-        self._number = 0
+    def __init__(self) -> None:
+        self.number = 0
         self._version = VERSION
         self._conversation: str | None = None  # the conversation of the next files and exchanges
-        self._key: int | None = None  # its key; None if it existed before
+        self._has_exchange = False
         self._files: set[int] = set()  # files without an exchange so far
-        self._message_ids: set[str] = set()
-        self._work: dict[str, Task | None] = {}  # tasks by the conversations in which they ran; None if they existed
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
-        self._counts: Counter[str] = Counter()
-        self._is_recall_on = True
-        # summaries of conversations that existed before: memory, conversation and last exchange
-        self._summaries: list[tuple[int, int, int]] = []
 
-    def begin(self, tx: Tx) -> int:
-        """Add the hidden user that owns the rows for now; return its key."""
-        self._tx = tx
-        self._target = users.add(tx, self._user)
-        self._staging = hidden.add_staging_user(tx, self._target)
-        return self._staging
-
-    def take(self, tx: Tx) -> bool:
-        """Import some records; return whether there are more.
+    def check(self, record: Any) -> bytes:
+        """Return a record in the present form, as JSON.
 
         Raises:
-            BadRequest: with the number of the record and its field.
-            StoreError: the import was abandoned.
+            BadRequest: it is wrong.
         """
-        self._tx = tx
-        hidden.keep_alive(tx, self._staging)
-        size = 0
-        for count, (number, line) in enumerate(self._lines, 1):
-            self._number = number
-            self._import(self._read(line))
-            size += len(line)
-            if count >= MAX_RECORDS or size >= MAX_BYTES:
-                return True
-        return False
-
-    def end(self, tx: Tx) -> Counts:
-        """Give the rows to the user, except those whose IDs exist; return the counts of imported rows.
-
-        Raises:
-            BadRequest, StoreError: as `take`.
-        """
-        self._tx = tx
-        hidden.keep_alive(tx, self._staging)
-        if not self._number:
-            self._number = 1
-            self._reject("", "the import has no records")
-        self._end_conversation()
-        hidden.publish(tx, self._staging)
-        for memory, conversation, last in self._summaries:
-            exchanges.set_summary(tx, conversation, memory, last)
-        if not self._is_recall_on:
-            users.set_recalls(tx, self._user, False)
-        users.check_quota(tx, self._target, f"records[{self._number - 1}]")
-        tasks.check_count(tx, self._target, f"records[{self._number - 1}]")
-        left = asdict(users.count_rows(tx, self._staging))  # rows whose IDs were added by others during the import
-        return Counts(**{name: self._counts[name] - count for name, count in left.items()})
-
-    def _read(self, line: bytes) -> AnyRecord:
-        found: AnyRecord
+        self.number += 1
+        if self._version == 1 and isinstance(record, dict):
+            record = upgrade_record(record)
         try:
-            record: Any = msgspec.json.decode(line) if self._version == 1 else None
-            kind = record.get("kind") if isinstance(record, dict) else None
-            if isinstance(kind, str) and kind in UPGRADES:
-                found = msgspec.convert(UPGRADES[kind](record), AnyRecord)
-            else:
-                found = _decode(line)
+            line = msgspec.json.encode(record)
+        except (UnicodeEncodeError, RecursionError) as error:
+            raise _problem(self.number, "", "contains invalid UTF-8, or is nested too deeply") from error
+        if len(line) > MAX_LINE:
+            reason = f"the record has {len(line):,} bytes; the limit is {MAX_LINE // MIB} MiB"
+            raise _problem(self.number, "", reason, code="too_large")
+        try:
+            found = _decode(line)
         except msgspec.ValidationError as error:
             path, problem = describe_mismatch(error, AnyRecord)
             self._reject(path.lstrip("."), problem)
-        if self._number == 1:
-            if not isinstance(found, Head):
-                self._reject("kind", 'the first record must be {"kind": "brain", "version": 2}')
-            self._version = found.version
-        return found
+        if self.number == 1 and not isinstance(found, Head):
+            self._reject("kind", 'the first record must be {"kind": "brain", "version": 2}')
+        self._check(found)
+        return line
 
-    def _import(self, record: AnyRecord) -> None:
+    def end(self) -> None:
+        """Check that nothing is missing after the last record.
+
+        Raises:
+            BadRequest: something is.
+        """
+        if not self.number:
+            self.number = 1
+            self._reject("", "the import has no records")
+        self._end_conversation()
+
+    def _check(self, record: AnyRecord) -> None:
         match record:
             case Head():
-                if self._number > 1:
+                if self.number > 1:
                     self._reject("kind", "only the first record may have this kind")
                 if record.version > VERSION:
                     reason = f"the export has version {record.version}, and this version of Brain reads up to {VERSION}"
                     self._reject("version", f"{reason}. Upgrade Brain")
+                self._version = record.version
             case ConversationRecord():
                 self._end_conversation()
-                self._import_conversation(record)
+                self._check_once("conversation", record.id)
+                self._check_times(created=record.created)
+                self._conversation = record.id
             case FileRecord():
                 self._check_conversation(record.conversation)
                 self._check_once("file", f"{record.id}")
                 self._files.add(record.id)
-                if self._key is not None:
-                    attachment = Attachment(record.id, record.name, record.type, record.data)
-                    exchanges.add_file(self._tx, self._key, None, attachment)
-                    self._counts["files"] += self._conversation not in self._work
             case ExchangeRecord():
-                self._import_exchange(record)
+                self._check_exchange(record)
             case TaskRecord():
                 self._end_conversation()
-                self._import_task(record)
+                self._check_once("task", record.id)
+                self._check_once("conversation of a task", record.work_id)
+                times = {name: getattr(record, name) for name in ("created", "changed", "next_run", "start")}
+                self._check_times(**times)
             case ItemRecord():
                 self._end_conversation()
-                self._import_item(record)
-            case Preferences():
-                self._is_recall_on = self._is_recall_on and record.recalls
+                self._check_once("item", record.id)
+                formers = {f"was[{place}].until": former.until for place, former in enumerate(record.former)}
+                self._check_times(created=record.created, updated=record.updated, **formers)
 
-    def _import_conversation(self, record: ConversationRecord) -> None:
-        self._check_once("conversation", record.id)
-        self._check_times(created=record.created)
-        self._conversation, self._key = record.id, None
-        task = self._work.get(record.id)
-        conversation_id = _valid_id(record.id, _ID) if task is None else task.work_id
-        is_of_existing_task = task is None and record.id in self._work
-        if not is_of_existing_task and not self._exists("conversation", conversation_id):
-            created = rows.micros(record.created)
-            columns = {"user": self._staging, "id": conversation_id, "created": created, "updated": created}
-            self._key = exchanges.insert(
-                self._tx, "conversation", {**columns, "named": record.named, "private": record.private}
-            )
-            exchanges.rename(self._tx, self._key, record.title, self._target)
-            self._counts["conversations"] += task is None
-
-    def _end_conversation(self) -> None:
-        if self._files:
-            self._reject("", f"file {min(self._files)} of the previous conversation belongs to no exchange")
-        if self._key is not None:
-            if not exchanges.exists_in(self._tx, self._key):
-                self._reject("", "the previous conversation has no exchange")
-            if (task := self._work.get(self._conversation or "")) is not None:
-                tasks.finish(self._tx, self._staging, task, self._key)
-            exchanges.update_times(self._tx, self._key)
-            exchanges.list_by_time(self._tx, self._key)
-            field = f"records[{self._number - 1}]"
-            users.check_conversation(self._tx, self._key, field)
-            users.check_quota(self._tx, self._target, field, conversation=self._key, hidden=self._staging)
-        self._ids["file"].clear()
-        self._message_ids.clear()
-        self._key = self._conversation = None
-
-    def _import_exchange(self, record: ExchangeRecord) -> None:
+    def _check_exchange(self, record: ExchangeRecord) -> None:
         self._check_conversation(record.conversation)
         self._check_times(started=record.started, ended=record.ended)
         for name, value in (("usage", record.usage), ("error", record.error)):
@@ -390,106 +304,15 @@ class Import:
         if not self._files.issuperset(record.files):
             self._reject("files", "a listed file is missing before this record, or belongs to another exchange")
         self._files.difference_update(record.files)
-        if self._key is None:
-            return
-        exchange = Exchange(**_fields(record))
-        is_run = self._conversation in self._work
-        if is_run:
-            exchange.source = "task"
-        elif exchange.source == "task":  # without a task, no list would show the conversation
-            exchange.source = "api"
-        exchange.question_id = self._message_id(record.question_id) or new_message_id()
-        exchange.answer_id = self._message_id(record.answer_id)
-        exchange.files = tuple(dict.fromkeys(record.files))
-        exchange.recalled_ids = tuple(_valid_id(one, _ITEM_ID) for one in record.recalled_ids)
-        exchange = self._sanitizer.exchange(exchange)
-        key = exchanges.add(self._tx, self._key, exchange)
-        self._tx.executemany(
-            "UPDATE file SET exchange = ? WHERE conversation = ? AND id = ?",
-            [(key, self._key, number) for number in exchange.files],
-        )
-        exchanges.write(self._tx, key, exchange)
-        if not is_run:
-            exchanges.index(self._tx, key, exchange, self._target)
-            self._counts["messages"] += rows.exchange_columns(exchange)["messages"]
+        self._has_exchange = True
 
-    def _message_id(self, given: str) -> str:
-        """Return an ID of a message that is unique in its conversation; empty if it has none."""
-        if not given:
-            return ""
-        message_id = _valid_id(given, _ID)
-        if message_id in self._message_ids:
-            message_id = new_message_id()
-        self._message_ids.add(message_id)
-        return message_id
-
-    def _import_item(self, record: ItemRecord) -> None:
-        self._check_once("item", record.id)
-        formers = {f"was[{place}].until": former.until for place, former in enumerate(record.former)}
-        self._check_times(created=record.created, updated=record.updated, **formers)
-        ids = {
-            "id": _valid_id(record.id, _ITEM_ID),
-            "conversation_id": record.conversation_id and _valid_id(record.conversation_id, _ID),
-            "message_id": record.message_id and _valid_id(record.message_id, _ID),
-        }
-        item = self._sanitizer.item(Item(**_fields(record) | ids))
-        if self._exists("item", item.id):
-            return
-        key, conversation = items.write(self._tx, self._staging, self._target, item)
-        users.check_quota(self._tx, self._target, "text", conversation=conversation, hidden=self._staging)
-        self._counts["facts" if item.kind == "fact" else "memories"] += 1
-        if record.last is None or item.conversation_id is None:
-            return
-        row = self._tx.execute(  # the conversation that it summarizes: imported, or existing without a summary
-            "SELECT c.user, c.key, e.key FROM conversation c JOIN exchange e "
-            "ON e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
-            "WHERE c.user IN (?, ?) AND c.id = ? AND e.question_id = ? AND c.memory IS NULL",
-            (self._staging, self._target, item.conversation_id, _valid_id(record.last, _ID)),
-        ).fetchone()
-        if row is not None and row[0] == self._staging:
-            exchanges.set_summary(self._tx, row[1], key, row[2])
-        elif row is not None:
-            self._summaries.append((key, row[1], row[2]))
-
-    def _import_task(self, record: TaskRecord) -> None:
-        """Import a task that does not run by itself: a schedule arrives paused, another active task canceled."""
-        self._check_once("task", record.id)
-        self._check_once("conversation of a task", record.work_id)
-        times = {name: getattr(record, name) for name in ("created", "changed", "next_run", "start")}
-        self._check_times(**times)
-        task_id = record.id if _TASK_ID.fullmatch(record.id) else _stable_task_id(record.id)
-        owner = self._tx.execute("SELECT user FROM task WHERE id = ?", (task_id,)).fetchone()
-        if owner is not None and owner[0] not in (self._target, self._staging):
-            task_id = _stable_task_id(f"{self._user}\0{task_id}")
-        if self._exists("task", task_id):
-            self._work[record.work_id] = None
-            return
-        task = msgspec.structs.replace(
-            self._sanitizer.task(Task(**_fields(record))),
-            id=task_id,
-            work_id=f"work{task_id.removeprefix('task')}",
-            user=self._user,
-            conversation_id=_valid_id(record.conversation_id, _ID),
-            parent=record.parent if _TASK_ID.fullmatch(record.parent) else "",
-            turn_id=record.turn_id if _ID.fullmatch(record.turn_id) else "",
-            finished="",
-            activity="",
-            approval=None,
-            attempt=1,
-            resumes=0,
-        )
-        if not task.has_ended and task.is_scheduled:
-            task = msgspec.structs.replace(task, state="waiting", paused=True, next_run=task.next_run or task.start)
-        elif not task.has_ended:
-            reason = task.reason or "imported before it had finished"
-            task = msgspec.structs.replace(task, state="canceled", next_run=None, reason=reason)
-        tasks.insert(self._tx, self._staging, task)
-        self._work[record.work_id] = task
-        self._counts["tasks"] += 1
-
-    def _exists(self, table: str, name: str) -> bool:
-        query = f"SELECT 1 FROM {table} WHERE user IN (?, ?) AND id = ?"
-        return self._tx.execute(query, (self._staging, self._target, name)).fetchone() is not None
+    def _end_conversation(self) -> None:
+        if self._files:
+            self._reject("", f"file {min(self._files)} of the previous conversation belongs to no exchange")
+        if self._conversation is not None and not self._has_exchange:
+            self._reject("", "the previous conversation has no exchange")
+        self._ids["file"].clear()
+        self._conversation, self._has_exchange = None, False
 
     def _check_conversation(self, conversation: str) -> None:
         if conversation != self._conversation:
@@ -506,7 +329,237 @@ class Import:
                 self._reject(field, "must be between 1970 and 2199, in UTC")
 
     def _reject(self, field: str, reason: str) -> NoReturn:
-        raise _problem(self._number, field, reason)
+        raise _problem(self.number, field, reason)
+
+
+class Sanitizer(Protocol):
+    """Returns copies of imported data that are safe for a model to read."""
+
+    def exchange(self, one: Exchange, /) -> Exchange: ...
+    def item(self, one: Item, /) -> Item: ...
+    def task(self, one: Task, /) -> Task: ...
+
+
+class Import:
+    """Inserts checked records. Their rows belong to no user until `end`, and each call is one transaction.
+
+    Args:
+        lines: the lines that `check` wrote.
+    """
+
+    def __init__(self, user: str, lines: Iterable[bytes], sanitizer: Sanitizer) -> None:
+        self._name = user
+        self._lines = iter(lines)
+        self._sanitizer = sanitizer
+        self._number = 0
+        self._conversation: str | None = None  # the conversation of the next files and exchanges
+        self._key: int | None = None  # its key; None if it existed before
+        self._message_ids: set[str] = set()
+        self._tasks: dict[str, Task | None] = {}  # by the conversations in which they ran; None if they existed before
+        self._is_recall_on = True
+        # summaries of conversations that existed before: memory, conversation and last exchange
+        self._summaries: list[tuple[int, int, int]] = []
+
+    def begin(self, tx: Tx) -> int:
+        """Return the ID of the import."""
+        self._user = users.add(tx, self._name)
+        self._import = exchanges.insert(tx, "import", {"user": self._user, "until": tx.now + LEASE})
+        return self._import
+
+    def insert_some(self, tx: Tx) -> bool:
+        """Insert some records; return whether there are more.
+
+        Raises:
+            BadRequest: a conversation is too large.
+            StoreError: the import was removed.
+        """
+        self._renew(tx)
+        size = 0
+        for line in islice(self._lines, MAX_RECORDS):
+            self._number += 1
+            self._insert(tx, _decode(line))
+            size += len(line)
+            if size >= MAX_BYTES:
+                return True
+        return size > 0
+
+    def end(self, tx: Tx) -> Counts:
+        """Give the rows to the user, except those whose IDs exist; return the counts of imported rows.
+
+        Raises:
+            BadRequest: the user has too much.
+            StoreError: the import was removed.
+        """
+        self._renew(tx)
+        self._end_conversation(tx)
+        before = asdict(users.count_rows(tx, self._user))
+        for table in ("conversation", "item"):
+            existing = f"SELECT 1 FROM {table} o WHERE o.user = ? AND o.id = {table}.id"
+            tx.execute(
+                f"UPDATE {table} SET user = ? WHERE user IS NULL AND import = ? AND NOT EXISTS ({existing})",
+                (self._user, self._import, self._user),
+            )
+        for task in self._tasks.values():
+            if task is not None:
+                tasks.insert(tx, self._user, task)
+        for memory, conversation, last in self._summaries:
+            exchanges.set_summary(tx, conversation, memory, last)
+        if not self._is_recall_on:
+            users.set_recalls(tx, self._name, False)
+        users.check_quota(tx, self._user, self._field)
+        tasks.check_count(tx, self._user, self._field)
+        remove(tx, self._import)
+        after = asdict(users.count_rows(tx, self._user))
+        return Counts(**{name: count - before[name] for name, count in after.items()})
+
+    @property
+    def _field(self) -> str:
+        return f"records[{self._number - 1}]"
+
+    def _renew(self, tx: Tx) -> None:
+        query = "UPDATE import SET until = ? WHERE key = ? AND until > 0"
+        if not tx.execute(query, (tx.now + LEASE, self._import)).rowcount:
+            raise StoreError("The import paused for too long, or its user was erased. Start it again.")
+
+    def _insert(self, tx: Tx, record: AnyRecord) -> None:
+        if not isinstance(record, FileRecord | ExchangeRecord):
+            self._end_conversation(tx)
+        match record:
+            case ConversationRecord():
+                self._insert_conversation(tx, record)
+            case FileRecord() if self._key is not None:
+                attachment = Attachment(record.id, record.name, record.type, record.data)
+                exchanges.add_file(tx, self._key, None, attachment)
+            case ExchangeRecord() if self._key is not None:
+                self._insert_exchange(tx, self._key, record)
+            case TaskRecord():
+                self._add_task(tx, record)
+            case ItemRecord():
+                self._insert_item(tx, record)
+            case Preferences():
+                self._is_recall_on = self._is_recall_on and record.recalls
+
+    def _insert_conversation(self, tx: Tx, record: ConversationRecord) -> None:
+        self._conversation = record.id
+        task = self._tasks.get(record.id)
+        conversation_id = _valid_id(record.id, _ID) if task is None else task.work_id
+        is_of_existing_task = task is None and record.id in self._tasks
+        if not is_of_existing_task and not self._exists(tx, "conversation", conversation_id):
+            created = rows.micros(record.created)
+            columns = {"import": self._import, "id": conversation_id, "created": created, "updated": created}
+            columns |= {"named": record.named, "private": record.private}
+            self._key = exchanges.insert(tx, "conversation", columns)
+            exchanges.rename(tx, self._key, record.title, self._user)
+
+    def _end_conversation(self, tx: Tx) -> None:
+        if self._key is not None:
+            exchanges.update_times(tx, self._key)
+            exchanges.list_by_time(tx, self._key)
+            users.check_conversation(tx, self._key, self._field)
+        self._message_ids.clear()
+        self._key = self._conversation = None
+
+    def _insert_exchange(self, tx: Tx, conversation: int, record: ExchangeRecord) -> None:
+        exchange = Exchange(**_fields(record))
+        task = self._tasks.get(record.conversation)
+        if task is not None:
+            exchange.source = "task"
+        elif exchange.source == "task":  # without a task, no list would show the conversation
+            exchange.source = "api"
+        exchange.question_id = self._message_id(record.question_id) or new_message_id()
+        exchange.answer_id = self._message_id(record.answer_id)
+        exchange.files = tuple(dict.fromkeys(record.files))
+        exchange.recalled_ids = tuple(_valid_id(one, _ITEM_ID) for one in record.recalled_ids)
+        exchange = self._sanitizer.exchange(exchange)
+        key = exchanges.add(tx, conversation, exchange)
+        tx.executemany(
+            "UPDATE file SET exchange = ? WHERE conversation = ? AND id = ?",
+            [(key, conversation, number) for number in exchange.files],
+        )
+        exchanges.write(tx, key, exchange)
+        if task is None:
+            exchanges.index(tx, key, exchange, self._user)
+        else:  # its next run begins anew, and does not continue the last one
+            self._tasks[record.conversation] = msgspec.structs.replace(task, finished=exchange.question_id)
+
+    def _message_id(self, given: str) -> str:
+        """Return an ID of a message that is unique in its conversation; empty if it has none."""
+        if not given:
+            return ""
+        message_id = _valid_id(given, _ID)
+        if message_id in self._message_ids:
+            message_id = new_message_id()
+        self._message_ids.add(message_id)
+        return message_id
+
+    def _insert_item(self, tx: Tx, record: ItemRecord) -> None:
+        ids = {
+            "id": _valid_id(record.id, _ITEM_ID),
+            "conversation_id": record.conversation_id and _valid_id(record.conversation_id, _ID),
+            "message_id": record.message_id and _valid_id(record.message_id, _ID),
+        }
+        item = self._sanitizer.item(Item(**_fields(record) | ids))
+        if self._exists(tx, "item", item.id):
+            return
+        key, conversation = items.write(tx, self._user, item, self._import)
+        if record.last is None or conversation is None:
+            return
+        # the conversation that it summarizes: imported, or existing without a summary
+        query = (
+            "SELECT c.user, e.key FROM conversation c JOIN exchange e ON "
+            f"{exchanges.IN_CONVERSATION} WHERE c.key = ? AND e.question_id = ? AND c.memory IS NULL"
+        )
+        row = tx.execute(query, (conversation, _valid_id(record.last, _ID))).fetchone()
+        if row is not None and row[0] is None:
+            exchanges.set_summary(tx, conversation, key, row[1])
+        elif row is not None:
+            self._summaries.append((key, conversation, row[1]))
+
+    def _add_task(self, tx: Tx, record: TaskRecord) -> None:
+        """Add a task that does not run by itself: a schedule arrives paused, another active task canceled."""
+        task_id = record.id if _TASK_ID.fullmatch(record.id) else _stable_task_id(record.id)
+        owner = tx.execute("SELECT user FROM task WHERE id = ?", (task_id,)).fetchone()
+        if owner is not None and owner[0] != self._user:
+            task_id = _stable_task_id(f"{self._name}\0{task_id}")
+        is_added = any(one is not None and one.id == task_id for one in self._tasks.values())
+        query = "SELECT 1 FROM task WHERE user = ? AND id = ?"
+        if is_added or tx.execute(query, (self._user, task_id)).fetchone() is not None:
+            self._tasks[record.work_id] = None
+            return
+        task = msgspec.structs.replace(
+            self._sanitizer.task(Task(**_fields(record))),
+            id=task_id,
+            work_id=f"work{task_id.removeprefix('task')}",
+            user=self._name,
+            conversation_id=_valid_id(record.conversation_id, _ID),
+            parent=record.parent if _TASK_ID.fullmatch(record.parent) else "",
+            turn_id=record.turn_id if _ID.fullmatch(record.turn_id) else "",
+            finished="",
+            activity="",
+            approval=None,
+            attempt=1,
+            resumes=0,
+        )
+        if not task.has_ended and task.is_scheduled:
+            task = msgspec.structs.replace(task, state="waiting", paused=True, next_run=task.next_run or task.start)
+        elif not task.has_ended:
+            reason = task.reason or "imported before it had finished"
+            task = msgspec.structs.replace(task, state="canceled", next_run=None, reason=reason)
+        self._tasks[record.work_id] = task
+
+    def _exists(self, tx: Tx, table: str, name: str) -> bool:
+        query = f"SELECT 1 FROM {table} WHERE id = ? AND (user = ? OR (user IS NULL AND import = ?))"
+        return tx.execute(query, (name, self._user, self._import)).fetchone() is not None
+
+
+def remove(tx: Tx, import_key: int) -> None:
+    """Let the rows of an import be removed that belong to no user."""
+    tx.execute("UPDATE import SET until = 0 WHERE key = ?", (import_key,))
+
+
+def remove_unfinished(tx: Tx) -> None:
+    """Let the rows of all imports be removed whose process ended. Requires that no other process has the file open."""
+    tx.execute("UPDATE import SET until = 0")
 
 
 def _stable_task_id(given: str) -> str:

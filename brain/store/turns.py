@@ -156,7 +156,7 @@ def end(tx: Tx, key: int, exchange: Exchange) -> bool:
     """
     query = "SELECT replaces, user, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 WHERE e.key = ?"
     row = tx.execute(query, (key,)).fetchone()
-    if row is None:
+    if row is None or row[1] is None:
         return False
     conversation, (replaced, user, outcome) = key >> EXCHANGES, row
     if replaced is not None:

@@ -1,11 +1,159 @@
-"""Converts exchanges and items of version 0.1.0 to the present form, and marks private data of 0.2.0. Pure."""
+"""Brings files of 0.1.0 and 0.2.0, and exports of 0.1.0, up to date. No other module knows their forms."""
 
 import json
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from brain.store.rows import moment
+from brain.store.schema import ANSWER_KEY, EXCHANGES, INDEXES, TABLES, TRIGGERS
 from brain.task import MAX_USER_TEXT
+
+FIRST_VERSIONS = (1, 2)
+"""Written by 0.1.0. Those in between were never released."""
+SECOND_VERSION = 14
+"""Written by 0.2.0."""
+VERSIONS = (*FIRST_VERSIONS, SECOND_VERSION)
+
+_CHANGED_FIRST = ("user", "conversation", "exchange", "item")
+"""Tables of 0.1.0 that `_COPY_FIRST` copies into the present ones."""
+_UNCHANGED_FIRST = ("file", "vector", "exam", "leftover")
+_COPY_FIRST = (
+    "INSERT INTO user (key, name, recalls, bytes, revision) SELECT key, name, recalls, bytes, revision FROM old_user",
+    f"""INSERT INTO conversation (key, user, id, created, updated, used, named, last, bytes, messages, sources, history,
+            memory, summarised_to, unsummarised, claimed, title)
+        SELECT key, user, id, created, updated, updated, named, last, bytes, messages, (
+                SELECT coalesce(sum(DISTINCT CASE source WHEN 'chat' THEN 1 WHEN 'voice' THEN 2 ELSE 4 END), 0)
+                FROM old_exchange e
+                WHERE e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}
+            ), (
+                SELECT coalesce(sum(told), 0) FROM old_exchange e
+                WHERE e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}
+            ),
+            memory, summarised_to, unsummarised, claimed, title
+        FROM old_conversation c""",
+    """INSERT INTO exchange (key, in_history, messages, bytes, started, ended, until, owner, replaces, outcome, source,
+            question_id, answer_id, recalled_ids, data, unindexed)
+        SELECT key, told, messages, bytes, asked, answered, until, owner, replaces, outcome, source, question_id,
+            answer_id, recalled, upgrade(said, question, source, question_id, answer_id, model, tokens, files, recalled,
+            outside, asked, answered, outcome, before, behind, parts, about), outcome = ''
+        FROM old_exchange""",
+    """INSERT INTO item (key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
+            bytes, embedded, text, former)
+        SELECT key, user, id, kind, category, mutable, outside, created, updated, conversation, exchange,
+            bytes, embedded, text, was
+        FROM old_item""",
+    "ALTER TABLE said RENAME TO exchange_words",
+    "ALTER TABLE stated RENAME TO item_words",
+)
+
+_CHANGED_SECOND = ("user", "conversation", "item")
+"""Tables of 0.2.0 that `_COPY_SECOND` copies into the present ones."""
+_NEW_SECOND = ("answer", "import")
+_COPY_SECOND = (
+    """INSERT INTO user (key, name, recalls, bytes, revision, claimed)
+        SELECT key, CASE hidden WHEN 0 THEN name END, recalls, bytes, revision, claimed FROM old_user""",
+    """INSERT INTO conversation (key, user, id, created, updated, used, named, last, bytes, messages, sources, history,
+            memory, summarised_to, unsummarised, claimed, private, title)
+        SELECT key, user, id, created, updated, used, named, last, bytes, messages, sources, history, memory,
+            summarised_to, unsummarised, claimed, private, title
+        FROM old_conversation""",
+    """INSERT INTO item (key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
+            bytes, embedded, text, former)
+        SELECT key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
+            bytes, embedded, text, former
+        FROM old_item""",
+)
+"""Users that 0.2.0 hid because of a deletion or an unfinished import have no name now."""
+
+_MARK = (
+    "UPDATE user SET private_data = 1",
+    "CREATE TEMP TABLE first_private (conversation INTEGER PRIMARY KEY, exchange INTEGER NOT NULL)",
+    f"""INSERT INTO first_private SELECT key >> {EXCHANGES}, min(key) FROM exchange WHERE has_private_data(data)
+        GROUP BY key >> {EXCHANGES}""",
+    f"""UPDATE exchange SET data = mark_private(data)
+        WHERE key >= (SELECT exchange FROM first_private WHERE conversation = exchange.key >> {EXCHANGES})""",
+    f"""UPDATE task SET data = upgrade_task(data, (
+            SELECT group_concat(json_extract(e.data, '$.message'), char(10)) FROM conversation c
+            JOIN exchange e ON e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}
+            WHERE c.user = task.user AND c.id = task.conversation AND e.source NOT IN ('task', 'report')
+                AND json_valid(e.data)
+        ), EXISTS (
+            SELECT 1 FROM first_private JOIN conversation c ON c.key = conversation
+            WHERE c.user = task.user AND c.id = 'work' || substr(task.id, 5)
+        ))""",
+    "DROP TABLE first_private",
+)
+"""Marks what older versions did not: private data that conversations and tasks may contain."""
+
+_JOIN_MEMORIES = (
+    "CREATE TEMP TABLE same (key INTEGER PRIMARY KEY, kept INTEGER NOT NULL)",
+    """INSERT INTO same SELECT key, kept FROM (
+            SELECT key, first_value(key) OVER (PARTITION BY user, text ORDER BY updated DESC, key DESC) AS kept
+            FROM item WHERE kind = 'memory'
+        ) WHERE key <> kept""",
+    f"""UPDATE exchange SET recalled_ids = (
+            SELECT json_group_array(coalesce((
+                SELECT k.id FROM conversation c JOIN item i ON i.user = c.user AND i.id = r.value
+                JOIN same ON same.key = i.key JOIN item k ON k.key = same.kept WHERE c.key = exchange.key >> {EXCHANGES}
+            ), r.value)) FROM json_each(recalled_ids) r
+        ) WHERE recalled_ids <> '[]' AND json_valid(recalled_ids) AND EXISTS (SELECT 1 FROM same)""",
+    "UPDATE conversation SET memory = same.kept FROM same WHERE memory = same.key",
+    """UPDATE item SET untrusted = 1
+        WHERE key IN (SELECT kept FROM same JOIN item i ON i.key = same.key WHERE i.untrusted = 1)""",
+    "DELETE FROM item WHERE key IN (SELECT key FROM same)",
+    "DROP TABLE same",
+)
+"""Leaves one of the memories with the same text; erasing it still finds the questions that recalled the others."""
+
+
+def upgrade(db: sqlite3.Connection, version: int) -> None:
+    """Bring the tables of an older version up to date, in the caller's transaction, without foreign keys."""
+    db.create_function("upgrade", -1, _upgrade_row, deterministic=True)
+    db.create_function("has_private_data", 1, _has_private_data, deterministic=True)
+    db.create_function("mark_private", 1, _mark_private, deterministic=True)
+    db.create_function("upgrade_task", 3, _upgrade_task, deterministic=True)
+    db.execute("PRAGMA legacy_alter_table = ON")  # references stay with the names
+    changed: Sequence[str]
+    copy: Sequence[str]
+    if version == SECOND_VERSION:
+        changed, copy = _CHANGED_SECOND, _COPY_SECOND
+        new = [TABLES[name] for name in (*_CHANGED_SECOND, *_NEW_SECOND)]
+        statements: list[str] = []
+    else:
+        changed, copy = _CHANGED_FIRST, _COPY_FIRST
+        new = [table for name, table in TABLES.items() if name not in _UNCHANGED_FIRST]
+        former = db.execute("SELECT type, name FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql <> ''")
+        statements = [f"DROP {kind} {name}" for kind, name in former]
+        statements += ["ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'"] if version == 1 else []
+    names = ", ".join(f"'{name}'" for name in changed)
+    for statement in (
+        *statements,
+        *(f"ALTER TABLE {name} RENAME TO old_{name}" for name in changed),
+        *new,
+        *copy,
+        f"DELETE FROM sqlite_sequence WHERE name IN ({names})",
+        "UPDATE sqlite_sequence SET name = substr(name, 5) WHERE substr(name, 1, 4) = 'old_'",
+        *(f"DROP TABLE old_{name}" for name in reversed(changed)),
+        *_MARK,
+        *(statement.replace("INDEX ", "INDEX IF NOT EXISTS ", 1) for statement in INDEXES),
+        *(statement.replace("TRIGGER ", "TRIGGER IF NOT EXISTS ", 1) for statement in TRIGGERS),
+        *_JOIN_MEMORIES,
+        f"INSERT INTO exam (name, result) VALUES ('{ANSWER_KEY}', hex(randomblob(32)))",
+    ):
+        db.execute(statement)
+    db.execute("PRAGMA legacy_alter_table = OFF")
+
+
+def upgrade_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Convert a record of an export of version 1. Unknown values stay, and the import rejects them."""
+    match record.get("kind"):
+        case "exchange":
+            return _upgrade_exchange(record)
+        case "item":
+            return cast("dict[str, Any]", _rename(record, _ITEM_NAMES))
+    return record
+
 
 _PUBLIC = frozenset({"web", "wiki", "pubmed", "docs", "medical", "list_specialists"})
 """Specialists of 0.2.0 that read no private data."""
@@ -25,7 +173,7 @@ _ASIDE_NAMES = {"place": "position", "at": "offset"}
 _CALL_NAMES = {"kind": "type", "call_id": "id", "outcome": "code", "outside": "untrusted"}
 
 
-def upgrade_row(
+def _upgrade_row(
     said: str,
     question: str,
     source: str,
@@ -63,13 +211,12 @@ def upgrade_row(
             "outside": bool(outside),
             "about": about,
         }
-        return json.dumps(upgrade_exchange(row), ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(_upgrade_exchange(row), ensure_ascii=False, separators=(",", ":"))
     except ValueError:
         return "".join(texts)
 
 
-def upgrade_exchange(record: dict[str, Any]) -> dict[str, Any]:
-    """Convert an exchange of an export of version 1. Unknown values stay, and the import rejects them."""
+def _upgrade_exchange(record: dict[str, Any]) -> dict[str, Any]:
     renamed = _rename({name: value for name, value in record.items() if name != "about"}, _NAMES)
     if isinstance(parts := record.get("parts"), list):
         parts = [_upgrade_part(part) for part in parts]
@@ -80,11 +227,6 @@ def upgrade_exchange(record: dict[str, Any]) -> dict[str, Any]:
         if isinstance(asides := about.get("asides"), list):
             renamed["annotations"] = [_rename(aside, _ASIDE_NAMES) for aside in asides]
     return cast("dict[str, Any]", renamed)
-
-
-def upgrade_item(record: dict[str, Any]) -> dict[str, Any]:
-    """Convert a fact or memory of an export of version 1."""
-    return cast("dict[str, Any]", _rename(record, _ITEM_NAMES))
 
 
 def _upgrade_part(part: Any) -> Any:
@@ -102,7 +244,7 @@ def _is_automatic(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "call" and part.get("turn_pass") == 0
 
 
-def has_private_data(data: str) -> bool:
+def _has_private_data(data: str) -> bool:
     """Return whether the model read private data in an exchange of 0.2.0."""
     try:
         exchange = json.loads(data)
@@ -113,12 +255,12 @@ def has_private_data(data: str) -> bool:
         return True  # it is damaged
 
 
-def mark_private(data: str) -> str:
+def _mark_private(data: str) -> str:
     """Return an exchange as JSON with the mark. Damaged text stays as it is."""
     return _change(data, private_data=True)
 
 
-def upgrade_task(data: str, messages: str | None, has_private_run: int) -> str:
+def _upgrade_task(data: str, messages: str | None, has_private_run: int) -> str:
     """Return a task of 0.2.0 as JSON, with the marks and the words of the user.
 
     A person wrote the prompt if the task has a conversation of its own. Otherwise a model may have written it.

@@ -23,6 +23,14 @@ def find(tx: Tx, user: str) -> int | None:
     return None if row is None else int(row[0])
 
 
+def erase(tx: Tx, user: int) -> None:
+    """Erase a user at once. The rows are removed later, in small transactions; tasks now, so that none runs."""
+    for table in ("task", "channel_cursor"):
+        tx.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
+    tx.execute("UPDATE import SET until = 0 WHERE user = ?", (user,))
+    tx.execute("UPDATE user SET name = NULL WHERE key = ?", (user,))
+
+
 def add(tx: Tx, user: str) -> int:
     """Return the key of a user, adding the user if needed."""
     key = find(tx, user)
@@ -32,7 +40,7 @@ def add(tx: Tx, user: str) -> int:
 def names(tx: Tx) -> list[str]:
     """Return the names of users with data or preferences."""
     found = tx.execute(
-        "SELECT name FROM user u WHERE hidden = 0 AND (NOT recalls OR EXISTS (SELECT 1 FROM conversation WHERE "
+        "SELECT name FROM user u WHERE name IS NOT NULL AND (recalls = 0 OR EXISTS (SELECT 1 FROM conversation WHERE "
         "user = u.key) OR EXISTS (SELECT 1 FROM item WHERE user = u.key) "
         "OR EXISTS (SELECT 1 FROM task WHERE user = u.key)) ORDER BY name"
     )
@@ -95,12 +103,11 @@ def check_conversation(tx: Tx, conversation: int, field: str) -> None:
         raise BadRequest(message, field, code="too_large", status=413)
 
 
-def check_quota(tx: Tx, user: int, field: str, *, conversation: int | None = None, hidden: int | None = None) -> None:
+def check_quota(tx: Tx, user: int, field: str, *, conversation: int | None = None) -> None:
     """Check the quota of a user. In memory, old conversations make room first.
 
     Args:
         conversation: never deleted to make room.
-        hidden: a hidden user whose rows will belong to the user.
 
     Raises:
         BadRequest: `too_large`, the quota is exceeded.
@@ -109,7 +116,7 @@ def check_quota(tx: Tx, user: int, field: str, *, conversation: int | None = Non
     if tx.is_in_memory:
         make_room(tx, user, conversation)
         most = MAX_MEMORY_USER_BYTES
-    if _size(tx, user) + (0 if hidden is None else _size(tx, hidden)) > most:
+    if _size(tx, user) > most:
         sentence = f"The storage limit of {most // MIB} MiB per user is reached. Delete conversations or files."
         raise BadRequest(sentence, field, code="too_large", status=413)
     if tx.is_in_memory and _total_size(tx) > MAX_MEMORY_BYTES:

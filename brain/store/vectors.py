@@ -86,7 +86,7 @@ def lacking(tx: Tx, model: str, limit: int) -> list[tuple[str, Item]]:
     for clause in ("i.embedded = ''", "i.embedded > '' AND i.embedded < :model", "i.embedded > :model"):
         some = tx.execute(
             f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user "
-            f"WHERE {clause} AND u.hidden = 0 "
+            f"WHERE {clause} AND u.name IS NOT NULL "
             "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = :model) "
             "ORDER BY i.embedded DESC, i.key DESC",
             {"model": model},

@@ -9,7 +9,7 @@ import pytest
 from store_helpers import add_turn, memory
 
 from brain.messages import FormerText, Item
-from brain.store import idle, items, users
+from brain.store import conversations, items, users
 from brain.store.store import Store
 from cli.command import Brain
 
@@ -81,8 +81,8 @@ def test_json_is_what_the_route_returns(brain: Brain) -> None:
 async def fill_twice(store: Store) -> None:
     for name in ("a", "b"):
         await add_turn(store, "local", name, "I like jazz")
-        (quiet,) = await store.write_unsynced(idle.claim, datetime.now(UTC) + timedelta(days=1), 1)
-        await store.write(idle.set_memory, quiet, memory("m1", "They like jazz", conversation_id=name))
+        (idle,) = await store.write_unsynced(conversations.claim_idle, datetime.now(UTC) + timedelta(days=1), 1)
+        await store.write(conversations.set_memory, idle, memory("m1", "They like jazz", conversation_id=name))
 
 
 def test_a_memory_shows_the_number_of_its_conversations(brain: Brain) -> None:

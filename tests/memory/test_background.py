@@ -24,7 +24,7 @@ from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.script import Script
 from brain.settings import ModelRow
-from brain.store import idle, items, vectors
+from brain.store import conversations, items, vectors
 from brain.store.store import Store
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
@@ -398,7 +398,7 @@ async def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() ->
     async with summarising(toy := Toy(), ("hello", "Hi!")) as (_, store, clock):
         await looked(store, "idle")
         assert await store.read(items.list_items, "ada") == []
-        assert await store.write_unsynced(idle.claim, clock.time, 5) == []
+        assert await store.write_unsynced(conversations.claim_idle, clock.time, 5) == []
     assert toy.read == []
 
 
@@ -446,7 +446,7 @@ async def test_a_user_who_stores_too_much_gets_no_memory_and_others_do(
             assert await memories(store, "bob") == ["Of bob."]
             assert await store.read(items.list_items, "ada") == []
             clock.advance(minutes=6)
-            assert await store.write_unsynced(idle.claim, clock.time, 5) == []
+            assert await store.write_unsynced(conversations.claim_idle, clock.time, 5) == []
 
 
 async def test_a_model_that_failed_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from brain.memory.summaries import make_memory
 from brain.models import ModelEntry
 from brain.plugins.registry import Registry
 from brain.settings import LOCAL_USER
-from brain.store import idle, items
+from brain.store import conversations, items
 from specialists.memory import memory
 
 pytestmark = pytest.mark.anyio
@@ -61,11 +61,11 @@ class Chats:
         """Store the summary of a conversation as the model writes it."""
         store = self.thinker._engine.store
         now = datetime.now(UTC)
-        for quiet in await store.write_unsynced(idle.claim, now + timedelta(hours=1), 9):
-            if quiet.conversation_id == conversation_id:
+        for idle in await store.write_unsynced(conversations.claim_idle, now + timedelta(hours=1), 9):
+            if idle.conversation_id == conversation_id:
                 writer: Any = Player([summary])
-                item = await make_memory(quiet, writer, f"of{conversation_id}", now)
-                await store.write(idle.set_memory, quiet, item)
+                item = await make_memory(idle, writer, f"of{conversation_id}", now)
+                await store.write(conversations.set_memory, idle, item)
                 self.thinker._engine.memory.invalidate(LOCAL_USER)
                 return
         raise AssertionError(f"{conversation_id} is not idle")

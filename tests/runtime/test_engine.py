@@ -32,7 +32,7 @@ from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
 from brain.settings import Rights, read
-from brain.store import conversations, idle, items, tasks
+from brain.store import conversations, items, tasks
 from brain.tasks import schedule
 from brain.turn_request import Sampling, Tool
 from specialists.memory import memory
@@ -152,10 +152,12 @@ async def test_the_window_is_a_setting(chat: Chat) -> None:
 async def test_a_conversation_after_a_pause_begins_anew_with_its_summary(chat: Chat) -> None:
     player = chat.play(["Yes."])
     await chat.say("Let us plan a trip to Rome")
-    (quiet,) = await chat.engine.store.write_unsynced(idle.claim, datetime.now(UTC) + timedelta(hours=1), 1)
+    (idle,) = await chat.engine.store.write_unsynced(
+        conversations.claim_idle, datetime.now(UTC) + timedelta(hours=1), 1
+    )
     now, summary = datetime.now(UTC), "They plan a trip to Rome."
     await chat.engine.store.write(
-        idle.set_memory, quiet, StoredItem("m1", "memory", summary, now, now, conversation_id="c")
+        conversations.set_memory, idle, StoredItem("m1", "memory", summary, now, now, conversation_id="c")
     )
     chat.engine.memory.invalidate("ada")
     events = await chat.say("Go on")

@@ -19,7 +19,7 @@ from brain.messages import Item
 from brain.net.fetch import Fetch
 from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.plugins.registry import Registry
-from brain.store import idle, items
+from brain.store import conversations, items
 from specialists.memory import choose_operation, is_read_only, memory, needs_approval, preview
 
 pytestmark = pytest.mark.anyio
@@ -137,9 +137,9 @@ async def test_a_memory_names_the_number_of_its_conversations() -> None:
     async with session() as ada:
         for name in ("a", "b"):
             await add_exchanges(ada.store, "ada", name, ("I like jazz", "Good."))
-            (quiet,) = await ada.store.write_unsynced(idle.claim, TOMORROW, 1)
+            (idle,) = await ada.store.write_unsynced(conversations.claim_idle, TOMORROW, 1)
             await ada.store.write(
-                idle.set_memory, quiet, Item("m1", "memory", "They like jazz", NOON, NOON, conversation_id=name)
+                conversations.set_memory, idle, Item("m1", "memory", "They like jazz", NOON, NOON, conversation_id=name)
             )
         assert (await ada.text(operation="long_memory")).splitlines()[1:] == [
             f"- #m1 (summary by a model, {NOON:%Y-%m-%d}, in 2 conversations): They like jazz"

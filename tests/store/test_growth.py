@@ -1,11 +1,13 @@
 """Work for one thing does not grow with how much is stored. It is counted in SQLite's instructions, never timed."""
 
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from store_helpers import NOON, fact, store_at
+from store_helpers import NOON, TOMORROW, add_turn, fact, store_at
 
 from brain.messages import ItemEmbedding
 from brain.runtime import import_sanitizer
@@ -100,6 +102,28 @@ async def test_frequent_words_are_found_wherever_they_are(monkeypatch: pytest.Mo
             found += [one.id for one in page]
             before = found[-1]
         assert found == [f"c{n}" for n in range(99, -1, -1)], words
+
+
+async def test_running_turns_and_recalled_facts_are_found_by_their_indexes(path: Path) -> None:
+    plans: list[str] = []
+    async with store_at(path) as store:
+        store._connections[0].set_trace_callback(plans.append)
+        await add_turn(store, "ada", "c")
+        await store.delete("ada", "c")
+        await store.write(items.put, "ada", fact("f1", "I like jazz"))
+        await store.write(items.erase, "ada", "f1")
+        await store.write(conversations.claim_idle, TOMORROW, 1)
+        store._connections[0].set_trace_callback(None)
+        await store.list_conversations("ada")
+    found = {}
+    with closing(sqlite3.connect(path)) as db:
+        for name, filtered in (("exchange_unindexed", "unindexed = 1"), ("exchange_recalled", "recalled_ids <> '[]'")):
+            for plan in plans:
+                if filtered in plan and plan.startswith(("SELECT", "UPDATE")):
+                    steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {plan}")]
+                    found[plan] = any(f"INDEX {name}" in step for step in steps)
+    assert len(found) >= 3
+    assert [plan for plan, is_fast in found.items() if not is_fast] == []
 
 
 async def test_items_with_vectors_are_skipped_when_vectors_are_made(file_store: Store) -> None:

@@ -10,7 +10,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, memory, questio
 
 from brain.errors import BadRequest
 from brain.messages import FormerText, Item, ItemEmbedding, Kind, Query
-from brain.store import idle, items, users, vectors
+from brain.store import conversations, items, users, vectors
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -237,22 +237,25 @@ async def test_comparing_signs_first_misses_little(memory_store: Store) -> None:
 
 
 async def claimed(store: Store) -> list[list[str]]:
-    return [[one.message for one in quiet.exchanges] for quiet in await store.write_unsynced(idle.claim, TOMORROW, 5)]
+    return [
+        [one.message for one in idle.exchanges]
+        for idle in await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
+    ]
 
 
 async def test_an_idle_conversation_is_claimed_once_for_each_new_exchange(store: Store, clock: Clock) -> None:
     await add_turn(store, "ada", "c", "I like jazz", number=1)
     await add_turn(store, "ada", "c", "Failed", [], number=2, outcome="model_failed")
     await add_turn(store, "eve", "c", "Failed", [], outcome="model_failed")
-    assert await store.write_unsynced(idle.claim, NOON, 5) == []
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 5)
-    assert (quiet.user, quiet.conversation_id, quiet.title) == ("ada", "c", "I like jazz")
-    assert ([one.message for one in quiet.exchanges], quiet.memory) == (["I like jazz"], None)
+    assert await store.write_unsynced(conversations.claim_idle, NOON, 5) == []
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
+    assert (idle.user, idle.conversation_id, idle.title) == ("ada", "c", "I like jazz")
+    assert ([one.message for one in idle.exchanges], idle.memory) == (["I like jazz"], None)
     assert await claimed(store) == []  # another process may be at it
     clock.advance(seconds=301)
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 5)
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
     first = memory("m1", "They like jazz", conversation_id="c")
-    await store.write(idle.set_memory, quiet, first)
+    await store.write(conversations.set_memory, idle, first)
     assert await store.read(items.memory_of, "ada", "c") == first
     clock.advance(seconds=301)
     assert await claimed(store) == []
@@ -260,14 +263,14 @@ async def test_an_idle_conversation_is_claimed_once_for_each_new_exchange(store:
     running = await store.begin("ada", "c", question("Wait", 4), ())
     assert await claimed(store) == []
     await store.drop(running)
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 5)
-    assert ([one.message for one in quiet.exchanges], quiet.memory) == (["And rock"], first)
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
+    assert ([one.message for one in idle.exchanges], idle.memory) == (["And rock"], first)
     await add_turn(store, "ada", "c", "And folk", number=5)
-    await store.write(idle.set_memory, quiet, memory("m2", "They like jazz and rock", conversation_id="c"))
+    await store.write(conversations.set_memory, idle, memory("m2", "They like jazz and rock", conversation_id="c"))
     assert ids(await store.read(items.list_items, "ada")) == ["m2"]
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 5)
-    assert [one.message for one in quiet.exchanges] == ["And folk"]
-    await store.write(idle.set_memory, quiet, None)
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
+    assert [one.message for one in idle.exchanges] == ["And folk"]
+    await store.write(conversations.set_memory, idle, None)
     assert ids(await store.read(items.list_items, "ada")) == ["m2"]
     assert await claimed(store) == []
 
@@ -276,35 +279,35 @@ async def test_what_was_deleted_leaves_no_memory_and_an_erased_one_is_not_made_a
     store: Store, clock: Clock
 ) -> None:
     await add_turn(store, "ada", "c", "I like jazz")
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 5)
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
     await store.delete("ada", "c")
     await add_turn(store, "ada", "c", "Anew")
-    await store.write(idle.set_memory, quiet, memory("m1", "They like jazz", conversation_id="c"))
+    await store.write(conversations.set_memory, idle, memory("m1", "They like jazz", conversation_id="c"))
     assert await store.read(items.list_items, "ada") == []
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 5)
-    await store.write(idle.set_memory, quiet, memory("m1", "They begin anew", conversation_id="c"))
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
+    await store.write(conversations.set_memory, idle, memory("m1", "They begin anew", conversation_id="c"))
     await store.write(items.erase, "ada", "m1")
     clock.advance(seconds=301)
     assert await claimed(store) == []
     await add_turn(store, "ada", "c", "I like rock", number=2)
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 5)
-    assert ([one.message for one in quiet.exchanges], quiet.memory) == (["I like rock"], None)
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
+    assert ([one.message for one in idle.exchanges], idle.memory) == (["I like rock"], None)
 
 
 async def test_a_wrong_clock_keeps_no_conversation_from_its_summary(store: Store, clock: Clock) -> None:
     await add_turn(store, "ada", "c", number=1)
     clock.advance(days=60)
     await add_turn(store, "eve", "d", number=2)
-    assert [one.user for one in await store.write_unsynced(idle.claim, TOMORROW, 5)] == ["ada"]
+    assert [one.user for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)] == ["ada"]
     clock.advance(days=-60)
-    assert sorted(one.user for one in await store.write_unsynced(idle.claim, NOON, 5)) == ["eve"]
-    assert [one.user for one in await store.write_unsynced(idle.claim, TOMORROW, 5)] == ["ada"]
+    assert sorted(one.user for one in await store.write_unsynced(conversations.claim_idle, NOON, 5)) == ["eve"]
+    assert [one.user for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)] == ["ada"]
 
 
 async def test_of_a_long_conversation_the_newest_exchanges_are_claimed(memory_store: Store) -> None:
     for n in range(45):
         await add_turn(memory_store, "ada", "c", f"{n}", number=n)
-    (quiet,) = await memory_store.write_unsynced(idle.claim, TOMORROW, 5)
-    assert [one.message for one in quiet.exchanges] == [f"{n}" for n in range(5, 45)]
-    await memory_store.write(idle.set_memory, quiet, None)
+    (idle,) = await memory_store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
+    assert [one.message for one in idle.exchanges] == [f"{n}" for n in range(5, 45)]
+    await memory_store.write(conversations.set_memory, idle, None)
     assert await claimed(memory_store) == []

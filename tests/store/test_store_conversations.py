@@ -18,7 +18,7 @@ from store_helpers import (
 from brain.errors import BadRequest
 from brain.events import Citation
 from brain.messages import Call, Interaction, Part, Text
-from brain.store import conversations, idle, items, users
+from brain.store import conversations, items, users
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -273,8 +273,8 @@ async def test_in_memory_conversations_make_room_with_their_memories(
     monkeypatch.setattr(users, "MAX_MEMORY_BYTES", 15_000)
     store = memory_store
     await add_turn(store, "ada", "a", files=[file(b"x" * 6_000)])
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 1)
-    await store.write(idle.set_memory, quiet, memory("m1", "They sent a file", conversation_id="a"))
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 1)
+    await store.write(conversations.set_memory, idle, memory("m1", "They sent a file", conversation_id="a"))
     await store.write(items.put, "ada", fact("f1", "I send files", conversation_id="a", message_id="q1"))
     await store.write(items.put, "ada", fact("f2", "x" * 5_000))
     assert await listed(store) == []

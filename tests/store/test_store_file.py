@@ -18,7 +18,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, questio
 
 from brain.errors import BadRequest, StoreError
 from brain.messages import Query
-from brain.store import connection, conversations, idle, items, open_store, server_data, turns, users, vectors
+from brain.store import connection, conversations, items, open_store, server_data, turns, users, vectors
 from brain.store.database import Database
 from brain.store.rows import LATEST, micros
 from brain.store.store import Store
@@ -182,7 +182,7 @@ async def test_damaged_rows_are_left_out_and_not_shown_in_the_log(
     assert len(await store.read(items.search, "ada", "tea", kinds=("fact",), limit=9)) == 3
     assert [item.id for _, item in await store.search(vectors.lacking, "m", 3)] == ["f3", "f1", "f0"]
     assert len((await store.read(turns.history, "ada", "c", 9)).exchanges) == 2
-    assert [len(one.exchanges) for one in await store.write_unsynced(idle.claim, TOMORROW, 9)] == [2]
+    assert [len(one.exchanges) for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 9)] == [2]
     assert len(await store.read(conversations.recent, "ada", 9)) == 2
     kinds = [record["kind"] async for record in store.export("ada")]
     assert (kinds.count("exchange"), kinds.count("item")) == (2, 3)
@@ -202,7 +202,7 @@ async def test_times_that_no_clock_shows_stop_nothing(memory_store: Store, time:
     await execute(store, "UPDATE exchange SET started = ?, ended = ? WHERE key >> 32 = 2", time, time)
     await execute(store, "UPDATE conversation SET created = ?, updated = ? WHERE user = 2", time, min(time, 0))
     await execute(store, "UPDATE item SET created = ?, updated = ? WHERE user = 2", time, time)
-    assert [one.user for one in await store.write_unsynced(idle.claim, TOMORROW, 9)] == ["ann", "eve"]
+    assert [one.user for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 9)] == ["ann", "eve"]
     assert sorted(user for user, _ in await store.search(vectors.lacking, "m", 9)) == ["ann", "eve"]
     expected = "1970-01-01T00:00:00+00:00" if time < 0 else "2199-12-31T23:59:59.999999+00:00"
     assert [one.created.isoformat() for one in await store.read(items.list_items, "eve")] == [expected]

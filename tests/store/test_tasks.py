@@ -13,7 +13,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, question, sto
 from brain.errors import BadRequest
 from brain.events import Usage
 from brain.messages import Call, Counts, History, Text
-from brain.store import conversations, idle, tasks, users
+from brain.store import conversations, tasks, users
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, Duplicate, ReportEnd, RunEnd
 from brain.task import NewTask, Task, TaskApproval
@@ -444,7 +444,7 @@ async def test_a_conversation_in_which_a_task_runs_is_in_no_list(store: Store, c
     for words in ("xylophones", "compare", "?"):
         assert await store.list_conversations("ada", words=words) == []
     assert [one.conversation_id for one in await store.read(conversations.recent, "ada", 9)] == ["c"]
-    assert [one.conversation_id for one in await store.write_unsynced(idle.claim, TOMORROW, 9)] == ["c"]
+    assert [one.conversation_id for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 9)] == ["c"]
     assert await store.search(users.count, "ada") == Counts(1, 2, tasks=1)
     newest = await store.search(conversations.find_answer, "ada", None)
     assert newest is not None

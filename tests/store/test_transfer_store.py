@@ -14,7 +14,7 @@ from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
 from brain.messages import Annotation, Call, Counts, FormerText, ItemEmbedding, Part, Steer, Text
 from brain.runtime import import_sanitizer
-from brain.store import conversations, idle, items, tasks, transfer, turns, users, vectors
+from brain.store import conversations, items, tasks, transfer, turns, users, vectors
 from brain.store.store import Store
 from brain.store.tasks import DayLimits
 from brain.task import NewTask
@@ -52,8 +52,8 @@ async def fill(store: Store, user: str) -> None:
     await store.write(conversations.rename, user, "d", "Mine")
     former = (FormerText("I like pop", NOON),)
     await store.write(items.put, user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", former=former))
-    (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 1)
-    await store.write(idle.set_memory, quiet, memory("m1", "They like jazz", conversation_id="c"))
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 1)
+    await store.write(conversations.set_memory, idle, memory("m1", "They like jazz", conversation_id="c"))
     await store.write(users.set_recalls, user, False)
 
 
@@ -70,7 +70,9 @@ async def test_a_private_conversation_stays_private(store: Store, tmp_path: Path
                 "open": False,
             }
             assert (await one.begin("ada", "c", question("And?"), [])).private
-            assert [quiet.conversation_id for quiet in await one.write_unsynced(idle.claim, TOMORROW, 9)] == ["open"]
+            assert [
+                idle.conversation_id for idle in await one.write_unsynced(conversations.claim_idle, TOMORROW, 9)
+            ] == ["open"]
             assert [recent.conversation_id for recent in await one.read(conversations.recent, "ada", 9)] == ["open"]
 
 
@@ -120,7 +122,7 @@ async def test_an_export_has_everything_of_its_user(store: Store, tmp_path: Path
         assert len(await other.list_conversations("bob", words="jazz")) == 1
         assert len(await other.read(items.search, "bob", "jazz", kinds=("fact", "memory"), limit=9)) == 2
         assert not await other.read(users.recalls, "bob")
-        assert await other.write_unsynced(idle.claim, TOMORROW, 9) == []  # m1 sums up all of it
+        assert await other.write_unsynced(conversations.claim_idle, TOMORROW, 9) == []  # m1 sums up all of it
         history = await other.begin("bob", "c", question("More", 2), [file(b"x")])
         assert [one.data for one in history.attachments] == [b"\xff\x00"]
         assert history.files[0].id == 2
@@ -129,8 +131,8 @@ async def test_an_export_has_everything_of_its_user(store: Store, tmp_path: Path
 async def test_a_memory_of_several_conversations_is_exported_once(store: Store, tmp_path: Path) -> None:
     for name in ("a", "b"):
         await add_turn(store, "ada", name, "I like jazz")
-        (quiet,) = await store.write_unsynced(idle.claim, TOMORROW, 1)
-        await store.write(idle.set_memory, quiet, memory("m1", "They like jazz", conversation_id=name))
+        (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 1)
+        await store.write(conversations.set_memory, idle, memory("m1", "They like jazz", conversation_id=name))
     assert [one.count for one in await store.read(items.list_items, "ada")] == [2]
     records = await exported(store, "ada")
     (record,) = (one for one in records if one["kind"] == "item")
@@ -138,8 +140,8 @@ async def test_a_memory_of_several_conversations_is_exported_once(store: Store, 
     async with store_at(tmp_path / "other.db") as other:
         await import_records(other, "ada", records)
         assert [one.count for one in await other.read(items.list_items, "ada")] == [1]
-        (quiet,) = await other.write_unsynced(idle.claim, TOMORROW, 9)  # whose summary will say the same
-        assert quiet.conversation_id == "a"
+        (idle,) = await other.write_unsynced(conversations.claim_idle, TOMORROW, 9)  # whose summary will say the same
+        assert idle.conversation_id == "a"
 
 
 async def test_what_exists_is_left_as_it_is(store: Store) -> None:

@@ -17,7 +17,7 @@ from store_helpers import opened
 
 from brain.cli.main import run
 from brain.messages import OWN_WORDS, Call, Marks
-from brain.store import answers, conversations, items, tasks, turns
+from brain.store import answers, conversations, items, tasks, turns, users
 from brain.store.store import Store
 
 DATA = Path(__file__).parent / "data"
@@ -148,6 +148,26 @@ def test_memories_of_0_2_0_that_say_the_same_become_one(file: Path) -> None:
             assert (before, await recalling(store)) == (1, 0)
 
     asyncio.run(main())
+
+
+def test_what_0_2_0_had_hidden_is_removed(file: Path) -> None:
+    """It moved rows to a hidden user to delete them, or to import them."""
+    file.write_bytes(gzip.decompress((DATA / "brain-0.2.0.db.gz").read_bytes()))
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("UPDATE user SET name = char(10) || 'f00d', hidden = 1 WHERE name = 'bob'")
+        kept = db.execute(
+            "SELECT count(*) FROM conversation c JOIN user u ON u.key = c.user WHERE hidden = 0"
+        ).fetchone()
+
+    async def main() -> None:
+        async with opened(Store(file)) as store:
+            assert await store.search(users.names) == ["ada"]
+
+    asyncio.run(main())
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT count(*) FROM conversation").fetchone() == kept
+        assert db.execute("SELECT name FROM user").fetchall() == [("ada",)]
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"parts":7}'])
