@@ -4,7 +4,7 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
@@ -337,8 +337,11 @@ class PassReport:
     status: Count | None = None
 
 
+STOP_REASONS: frozenset[str] = frozenset(get_args(StopReason))
+
+
 class Exchange(msgspec.Struct, omit_defaults=True):
-    """A message of the user and its answer, as stored.
+    """A message of the user and its answer: while a turn writes it, as stored, and as the report of the turn.
 
     Attributes:
         question: The message for the model, with clock, files and blocks. Empty without a message; the model then
@@ -358,6 +361,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
         annotations: Notices and reasoning, in order. Only the user reads them, like the fields below.
         rounds: The rounds of the strategy, in order.
         passes: Reports of all passes. Answers of older versions have none.
+        wire: Protocol of the client; empty in answers of older versions.
     """
 
     question: str
@@ -388,6 +392,54 @@ class Exchange(msgspec.Struct, omit_defaults=True):
     first_token_ms: Count | None = None
     total_ms: Count | None = None
     error: Error | None = None
+    wire: str = ""
+
+    @property
+    def turn_id(self) -> str:
+        """The ID of the turn that writes the answer, or wrote it."""
+        return to_turn_id(self.answer_id)
+
+    @property
+    def state(self) -> Literal["running", "waiting", "done", "error"]:
+        """`waiting` means waiting for approval."""
+        if self.outcome:
+            return "done" if self.outcome in STOP_REASONS else "error"
+        return "waiting" if any(call.approval == "asked" and not call.block for call in self.calls) else "running"
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the answer ended; None while it is written and after an error."""
+        return cast("StopReason", self.outcome) if self.outcome in STOP_REASONS else None
+
+    @property
+    def error_code(self) -> str | None:
+        """The code of the error that ended the turn; `interrupted` if the server died."""
+        return (self.outcome or None) if self.outcome not in STOP_REASONS else None
+
+    @property
+    def calls(self) -> list[Call]:
+        """All calls, in order."""
+        return [part for part in (*self.automatic_calls, *self.parts) if isinstance(part, Call)]
+
+    @property
+    def calls_by_name(self) -> Mapping[str, int]:
+        """The number of calls of each specialist and client tool."""
+        return Counter(call.name for call in self.calls)
+
+    @property
+    def total_usage(self) -> Usage:
+        """The tokens of all passes; of an interrupted answer, those of the known ones."""
+        return self.usage or Usage(
+            sum(one.prompt_tokens for one in self.passes),
+            sum(one.completion_tokens for one in self.passes),
+            sum(one.reused_tokens or 0 for one in self.passes) or None,
+            any(one.estimated for one in self.passes),
+        )
+
+    @property
+    def duration_ms(self) -> int:
+        """The milliseconds from the start of the turn to its end, or to its last known event."""
+        return self.total_ms or max((one.ended_ms or 0 for one in self.passes), default=0)
 
     @property
     def user_messages(self) -> list[str]:
@@ -785,82 +837,3 @@ class History(msgspec.Struct):
     def all_exchanges(self) -> list[Exchange]:
         """The exchanges, with the question as the last one."""
         return [*self.exchanges, *([self.question] if self.question is not None else [])]
-
-
-State = Literal["running", "waiting", "done", "error"]
-"""`waiting` means waiting for approval."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnReport:
-    """A report of one turn.
-
-    Attributes:
-        wire: Protocol of the client; empty for a stored answer.
-        notices: Notices and the messages that the user added, in order.
-    """
-
-    turn_id: str
-    conversation_id: str
-    message_id: str
-    user: str | None
-    wire: str
-    model: str
-    state: State
-    began: datetime
-    total_ms: int
-    first_token_ms: int | None
-    stop_reason: StopReason | None
-    error: ErrorCode | Literal["interrupted"] | None
-    usage: Usage
-    passes: Sequence[PassReport]
-    calls: Sequence[Call]
-    strategy: StrategyName = "mono"
-    rounds: Sequence[RoundRecord] = ()
-    notices: Sequence[Annotation] = ()
-
-    @property
-    def outcome(self) -> str:
-        """The error code or the stop reason; the state while the turn runs."""
-        return self.error or self.stop_reason or self.state
-
-    @property
-    def calls_by_name(self) -> Mapping[str, int]:
-        """The number of calls of each specialist and client tool."""
-        return Counter(call.name for call in self.calls)
-
-
-def report_answer(exchange: Exchange, conversation_id: str, user: str) -> TurnReport:
-    """Return the report of the turn that wrote a stored answer."""
-    outcome, error, stop_reason = exchange.outcome, None, None
-    if outcome in get_args(StopReason):
-        stop_reason = cast("StopReason", outcome)
-    elif outcome:
-        error = cast("ErrorCode", outcome)
-    calls = [part for part in (*exchange.automatic_calls, *exchange.parts) if isinstance(part, Call)]
-    return TurnReport(
-        turn_id=to_turn_id(exchange.answer_id),
-        conversation_id=conversation_id,
-        message_id=exchange.answer_id,
-        user=user,
-        wire="",
-        model=exchange.model,
-        state="running" if not outcome else "done" if stop_reason else "error",
-        began=exchange.started or datetime.now(UTC),
-        total_ms=exchange.total_ms or max((one.ended_ms or 0 for one in exchange.passes), default=0),
-        first_token_ms=exchange.first_token_ms,
-        stop_reason=stop_reason,
-        error=error,
-        usage=exchange.usage
-        or Usage(  # an interrupted answer has no sum
-            sum(one.prompt_tokens for one in exchange.passes),
-            sum(one.completion_tokens for one in exchange.passes),
-            sum(one.reused_tokens or 0 for one in exchange.passes) or None,
-            any(one.estimated for one in exchange.passes),
-        ),
-        passes=exchange.passes,
-        calls=calls,
-        strategy=exchange.strategy,
-        rounds=exchange.rounds,
-        notices=exchange.notices,
-    )

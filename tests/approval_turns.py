@@ -85,7 +85,7 @@ class ApprovalTurn:
 
     @property
     def calls(self) -> Sequence[Call]:
-        return self.turn.report("native").calls
+        return self.turn.snapshot().calls
 
     @property
     def blocks(self) -> list[str]:

@@ -350,9 +350,9 @@ def succeeded(name: str, text: str, call_id: str = "c1", **params: Any) -> list[
 
 def outcome(turn: Turn) -> str:
     """How a turn ended, or that it was cut, with its numbers of calls and passes."""
-    report = turn.report("native")
-    calls = sum(call.by == "model" for call in report.calls)
-    return f"{report.stop_reason or report.error or 'cut'}, {calls} calls, {len(report.passes)} passes"
+    exchange = turn.snapshot()
+    calls = sum(call.by == "model" for call in exchange.calls)
+    return f"{exchange.outcome or 'cut'}, {calls} calls, {len(exchange.passes)} passes"
 
 
 def prose(length: int, seed: int = 0) -> str:

@@ -144,12 +144,12 @@ class ThinkerRun:
         if self._approval_error is not None:
             raise self._approval_error
         assert isinstance(last, Done | Error)
-        report = run.report()
+        exchange = run.snapshot()
         results = [call for call in self._calls if isinstance(call, SpecialistResult)]
         text = "".join(self._texts)
         return Response(
             text=f"{text.rstrip()}\n\n{SPOKEN_ERRORS[last.code]}".lstrip() if isinstance(last, Error) else last.text,
-            message_id=report.message_id,
+            message_id=exchange.answer_id,
             conversation_id=run.conversation_id,
             citations=[citation for result in results for citation in result.citations],
             calls=self._calls,
@@ -157,10 +157,10 @@ class ThinkerRun:
             tokens=self._tokens(),
             state=self.state,
             error=last if isinstance(last, Error) else None,
-            stop_reason=report.stop_reason,
-            calls_by_name=report.calls_by_name,
+            stop_reason=exchange.stop_reason,
+            calls_by_name=exchange.calls_by_name,
             rounds=self._rounds,
-            usage=report.usage.models or {report.model: report.usage},
+            usage=exchange.total_usage.models or {exchange.model: exchange.total_usage},
         )
 
     async def _handle(self, event: Event) -> None:
@@ -205,7 +205,7 @@ class ThinkerRun:
             self._run.decide(event.call_id, approved is True)
 
     def _tokens(self) -> int:
-        usage = self._run.report().usage if self._run is not None else None
+        usage = self._run.snapshot().usage if self._run is not None else None
         return usage.prompt_tokens + usage.completion_tokens if usage is not None else 0
 
     def _elapsed_ms(self) -> int:

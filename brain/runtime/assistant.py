@@ -33,7 +33,7 @@ from brain.errors import StoreError
 from brain.events import AssistMode
 from brain.memory.cache import StoreVersion
 from brain.memory.recall import QuestionWords
-from brain.messages import Call, Exchange, History, Query, TurnReport
+from brain.messages import Call, Exchange, History, Query
 from brain.models import AnyModel, ModelEntry
 from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
@@ -273,7 +273,7 @@ class Assistant:
                 self._states[key] = version, state
         return expect(state, entry)
 
-    def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange, report: TurnReport) -> None:
+    def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange) -> None:
         """Learn from the end of a turn, and store it in the background."""
         has_fallen_back = exchange.model != entry.model.name
         is_counted = assistance.is_counted or (assistance.is_assisted and _has_called(exchange))

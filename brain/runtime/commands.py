@@ -3,11 +3,11 @@
 import msgspec
 
 from brain.errors import BadRequest, Interruption
-from brain.messages import TurnReport
+from brain.messages import Exchange
 
 
 class ShowTurn(msgspec.Struct, frozen=True, tag=True):
-    """Only report."""
+    """Change nothing."""
 
 
 class StopTurn(msgspec.Struct, frozen=True, tag=True):
@@ -66,18 +66,18 @@ class CommandReply(msgspec.Struct, frozen=True):
     """The result of a command.
 
     Attributes:
-        report: Report of the turn after the command.
+        exchange: Question and answer after the command.
         is_stopping: Whether the turn was stopped and has not ended yet.
         last: Number of its newest event.
     """
 
-    report: TurnReport | None
+    exchange: Exchange | None
     is_stopping: bool = False
     last: int = 0
     rejection: Rejection | None = None
 
-    def get_report(self) -> TurnReport:
-        """Return the report.
+    def get_exchange(self) -> Exchange:
+        """Return question and answer.
 
         Raises:
             BadRequest: The command was rejected.
@@ -85,8 +85,8 @@ class CommandReply(msgspec.Struct, frozen=True):
         if self.rejection is not None:
             fields = msgspec.structs.asdict(self.rejection)
             raise BadRequest(fields.pop("message"), fields.pop("field"), **fields)
-        assert self.report is not None
-        return self.report
+        assert self.exchange is not None
+        return self.exchange
 
 
 def reject(error: BadRequest) -> CommandReply:
@@ -98,4 +98,4 @@ def reject(error: BadRequest) -> CommandReply:
 encode = msgspec.json.Encoder().encode
 decode_command = msgspec.json.Decoder(Command).decode
 decode_reply = msgspec.json.Decoder(CommandReply).decode
-decode_report = msgspec.json.Decoder(TurnReport).decode
+decode_exchange = msgspec.json.Decoder(Exchange).decode

@@ -17,7 +17,7 @@ from brain.errors import BadRequest, SettingsError, StoreError, is_private
 from brain.events import Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
-from brain.messages import Exchange, History, Query, RecallResult, Text, TurnReport, new_conversation_id, new_turn_id
+from brain.messages import Exchange, History, Query, RecallResult, Text, new_conversation_id, new_turn_id
 from brain.models import AnyModel, ModelEntry, connect_models
 from brain.models.circuit_breaker import State
 from brain.plugins.data_erasure import erase_user_data
@@ -295,7 +295,7 @@ class Engine:
 
         Args:
             protocol: Protocol of the client.
-            on_end: Called once with the report when the turn has ended.
+            on_end: Called once when the turn has ended.
             history: The conversation with its new question, if the client sends it. The turn is then stored only if
                 the request has a `conversation_id`.
             task_end: Returns what else to store with the finished exchange, in the same transaction.
@@ -371,7 +371,7 @@ class Engine:
                     self.archive.erase_soon(request.user or "", history.id)  # turns before it was private
             elif self.archive is not None:
                 setup = self._describe_setup(request, entry, role_models, assistance)
-                recorder = Recorder(request, history, protocol, setup)
+                recorder = Recorder(request, history, setup)
             store = None if lease is None else lease.store
             if is_from_client:
                 store = partial(self._store_and_remember, store, request.user or "", parts_before)
@@ -413,17 +413,15 @@ class Engine:
         if is_background:
             on_end = on_end or self._on_background_end
         if lease is not None:
-            run.on_end.append(
-                partial(self._record_end, lease, turn.exchange, remembers=not (request.private or is_client_task))
-            )
+            run.on_end.append(partial(self._record_end, lease, remembers=not (request.private or is_client_task)))
         if assistance is not None:
-            run.on_end.append(partial(self._assistant.learn, assistance, entry, turn.exchange))
+            run.on_end.append(lambda run: self._assistant.learn(assistance, entry, run.snapshot()))
         if recorder is not None:
-            run.on_end.append(partial(self._record_turn, recorder, turn.exchange))
+            run.on_end.append(partial(self._record_turn, recorder))
         if lease is not None:
-            run.on_end.append(lambda report: self.reports.note_end(*lease.key))
+            run.on_end.append(lambda run: self.reports.note_end(*lease.key))
         if actions is not None:
-            run.on_end.append(lambda report: self.tasks.notify())
+            run.on_end.append(lambda run: self.tasks.notify())
         if on_end is not None:
             run.on_end.append(on_end)
         if self.runs.relay is not None and (lease is not None or options.replayable):
@@ -453,9 +451,9 @@ class Engine:
             request = replace(request, model=None)
         return await self.begin(request, "report")
 
-    def _record_end(self, lease: ExchangeLease, exchange: Exchange, report: TurnReport, *, remembers: bool) -> None:
+    def _record_end(self, lease: ExchangeLease, run: Run, *, remembers: bool) -> None:
         """Update the memory. Store a turn that was cut before it could wait for the store."""
-        user, _ = lease.key
+        user, exchange = lease.key[0], run.snapshot()
         if not lease.is_stored:
             storing = self.persistence.store_in_background(lease, exchange)
             storing.add_done_callback(lambda _: self.memory.invalidate(user))
@@ -489,10 +487,11 @@ class Engine:
             assistance,
         )
 
-    def _record_turn(self, recorder: Recorder, exchange: Exchange, report: TurnReport) -> None:
-        if self.archive is not None:
-            lines = partial(recorder.lines, exchange, report)
-            self.archive.put(Recorded(report.turn_id, report.user or "", report.conversation_id, report.began, lines))
+    def _record_turn(self, recorder: Recorder, run: Run) -> None:
+        exchange = run.snapshot()
+        if self.archive is not None and exchange.started is not None:
+            lines = partial(recorder.lines, exchange)
+            self.archive.put(Recorded(run.id, run.user or "", run.conversation_id, exchange.started, lines))
 
     async def context_exchanges(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
         """Return the exchanges of a conversation that a model reads before the next question."""

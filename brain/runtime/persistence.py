@@ -203,12 +203,12 @@ class Persistence:
         if run is None or isinstance(run, Run):
             return False
         try:
-            report = await run.control(StopTurn() if stops else ShowTurn())
+            exchange = await run.control(StopTurn() if stops else ShowTurn())
         except BadRequest:
             return False
         if run.is_stopping:
             await _wait_ended(run, until)
-        return run.is_stopping or report.state in ("done", "error")
+        return run.is_stopping or bool(exchange.outcome)
 
     def store_in_background(self, lease: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Store an exchange in a separate task. With None, delete its question."""

@@ -9,12 +9,11 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from brain.errors import BadRequest, StoreError
-from brain.events import Error, Usage
-from brain.messages import Exchange, State, TurnReport, to_answer_id
+from brain.events import Error
+from brain.messages import Exchange, to_answer_id
 from brain.protocols.native import FrameEncoder, text_of_tokens
 from brain.runtime import commands
 from brain.runtime.commands import Command, Join, Leave, ShowTurn, StopTurn
@@ -72,7 +71,7 @@ class _StoredProgress:
         frames = self._frames()
         text = None if frames is None else text_of_tokens(frames.data)
         is_snapshot = text is None and not has_ended and self.snapshot is not None
-        report = commands.encode(run.report()).decode() if text is None or has_ended else ""
+        report = commands.encode(run.snapshot()).decode() if text is None or has_ended else ""
         return TurnProgress(
             turn=self.turn,
             exchange=self.exchange,
@@ -133,12 +132,12 @@ class RemoteRun:
         """Number of readers in this process."""
         return self.log.subscribers
 
-    async def control(self, command: Command) -> TurnReport:
+    async def control(self, command: Command) -> Exchange:
         """See `AnyRun.control`."""
         answer = await self._relay.send(self.id, command)
         self.is_stopping = answer.is_stopping
         self._reached = max(self._reached, answer.last)
-        return answer.get_report()
+        return answer.get_exchange()
 
     def is_waiting_for(self, call_ids: Collection[str]) -> bool:
         """Return True: the owner of the run knows better and checks the decision."""
@@ -164,10 +163,10 @@ class RemoteRun:
     async def catch_up(self, number: int = 0) -> None:
         """See `AnyRun.catch_up`. If the owner is dead, this waits for the end of the turn."""
         if number > self.log.last and not self.has_ended:
-            state: State = "error"
+            has_ended = True
             with suppress(BadRequest):  # no reply
-                state = (await self.control(ShowTurn())).state
-            if state in ("done", "error"):
+                has_ended = bool((await self.control(ShowTurn())).outcome)
+            if has_ended:
                 await self.wait_ended()
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
@@ -347,9 +346,9 @@ class Relay:
                     if turn is None:
                         raise _not_found()
                     if turn.ended is not None:
-                        report = commands.decode_report(turn.report)
-                        check_ended(command, report)
-                        return commands.CommandReply(report)
+                        exchange = commands.decode_exchange(turn.report)
+                        check_ended(command, exchange)
+                        return commands.CommandReply(exchange)
                     if key is None:
                         key = await self._turn_log.add_command(turn_id, data)
                     future = self._answers.setdefault(key, asyncio.get_running_loop().create_future())
@@ -429,7 +428,7 @@ class Relay:
             run.apply(commands.decode_command(data))
         except BadRequest as error:
             return commands.encode(commands.reject(error))
-        return commands.encode(commands.CommandReply(run.report(), run.is_stopping, run.log.last))
+        return commands.encode(commands.CommandReply(run.snapshot(), run.is_stopping, run.log.last))
 
     # Dead processes
 
@@ -451,9 +450,9 @@ class Relay:
         for turn, last in expired:
             log.warning("turn %s is interrupted: the process that ran it ended", turn.id)
             error = Error("shutdown", OWNER_GONE, recoverable=True)
-            report = commands.decode_report(turn.report) if turn.report else _begun(turn)
-            ended = commands.encode(replace(report, state="error", error=error.code)).decode()
-            await self._turn_log.end_expired(turn, _end(turn.id, last, error), ended)
+            exchange = commands.decode_exchange(turn.report) if turn.report else _begun(turn)
+            exchange.outcome, exchange.error = error.code, error
+            await self._turn_log.end_expired(turn, _end(turn.id, last, error), commands.encode(exchange).decode())
         await self._turn_log.sweep(REPLAY_SECONDS)
 
 
@@ -463,13 +462,9 @@ def _end(turn_id: str, last: int, error: Error) -> Frames:
     return Frames(number, number, FrameEncoder(turn_id, number - 1).encode([error]))
 
 
-def _begun(turn: StoredTurn) -> TurnReport:
-    """Return the report of a turn whose owner stored none."""
-    usage = Usage(0, 0, None, estimated=True)
-    return TurnReport(
-        turn.id, turn.conversation_id, to_answer_id(turn.id), turn.user, "", "", "running", moment(turn.started), 0,
-        None, None, None, usage, (), (),
-    )  # fmt: skip
+def _begun(turn: StoredTurn) -> Exchange:
+    """Return the exchange of a turn whose owner stored none."""
+    return Exchange("", answer_id=to_answer_id(turn.id), started=moment(turn.started))
 
 
 def _not_found() -> BadRequest:

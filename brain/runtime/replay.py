@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,16 +156,15 @@ def make_turn(recording: Recording) -> Turn:
     for name, kinds in setup.specialists.items():
         schema = {"type": "object"}
         registry.register(name, "Recorded.", schema, _never_called, activates_on=kinds, read_only=name in assisted)
+    began = recorded.began or datetime.now(UTC)
+    relevant = tuple(Item("", "fact", text, began, began) for text in recorded.relevant)
     history = History(
         recorded.conversation_id,
         [Exchange("") for _ in range(recorded.earlier)],
         user=recorded.user or "",
         trimmed=recorded.trimmed,
         after_idle=recorded.after_idle,
-        recalled=RecallResult(
-            sentence=recorded.recalled,
-            relevant=tuple(Item("", "fact", text, recorded.began, recorded.began) for text in recorded.relevant),
-        ),
+        recalled=RecallResult(sentence=recorded.recalled, relevant=relevant),
         task_news=TaskNews(fixed_text=recorded.fixed_text) if recorded.fixed_text else None,
     )
     files = tuple(Attachment(file.id, file.name, file.type, b"") for file in recorded.files)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from brain.errors import BadRequest, Interruption, is_private
 from brain.events import Event
-from brain.messages import TurnReport
+from brain.messages import Exchange
 from brain.runtime.commands import CancelTurn, Command, Decide, Join, Leave, SteerTurn, StopTurn
 from brain.runtime.event_log import EventLog, MemoryEventLog, Notify, Unsubscribe
 from brain.turn.approvals import stopped_before
@@ -27,8 +27,8 @@ REPLAY_SECONDS = 300.0
 ABORT_SECONDS = 1.0
 """Time for a cancelled task to end. After it, the turn ends without the task."""
 
-OnEnd = Callable[[TurnReport], None]
-"""Records the end of a turn."""
+OnEnd = Callable[["Run"], None]
+"""Records the end of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class AnyRun(Protocol):
     @property
     def readers(self) -> int: ...
 
-    async def control(self, command: Command) -> TurnReport:
-        """Carry out a command of a client.
+    async def control(self, command: Command) -> Exchange:
+        """Carry out a command of a client, and return the exchange after it.
 
         Raises:
             BadRequest: The turn cannot do that now, or has ended.
@@ -111,11 +111,11 @@ class Run:
     Attributes:
         log: The events so far.
         last_received: Number of the last event that the last reader received before it left.
-        on_end: Called once with the report, in order, before any reader learns of the end.
+        on_end: Called once, in order, before any reader learns of the end.
         on_left: Called when a reader leaves after the end.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_readers", "_report", "_task", "_turn", "_unread_timer", "conversation_id",
+    __slots__ = ("__weakref__", "_ended", "_exchange", "_readers", "_task", "_turn", "_unread_timer", "conversation_id",
                  "id", "last_received", "log", "on_end", "on_left", "options", "protocol", "request_id",
                  "unread_seconds", "user")  # fmt: skip
 
@@ -126,6 +126,7 @@ class Run:
         protocol: str,
         options: RunOptions = DEFAULT_OPTIONS,
     ) -> None:
+        turn.exchange.wire = protocol
         self.id = turn.id
         self.user = request.user
         self.conversation_id = turn.conversation_id
@@ -138,7 +139,7 @@ class Run:
         self.unread_seconds = options.unread_seconds
         self.last_received = 0
         self._turn: Turn | None = turn
-        self._report: TurnReport | None = None
+        self._exchange = turn.exchange
         self._readers = 0
         self._unread_timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -169,14 +170,11 @@ class Run:
 
     def is_waiting_for(self, call_ids: Collection[str]) -> bool:
         """See `AnyRun.is_waiting_for`."""
-        return {call.id for call in self.report().calls if call.approval == "asked"}.issuperset(call_ids)
+        return {call.id for call in self.snapshot().calls if call.approval == "asked"}.issuperset(call_ids)
 
-    def report(self) -> TurnReport:
-        """Return a report of the turn so far."""
-        if self._turn is not None:
-            return self._turn.report(self.protocol)
-        assert self._report is not None
-        return self._report
+    def snapshot(self) -> Exchange:
+        """Return question and answer so far."""
+        return self._exchange if self._turn is None else self._turn.snapshot()
 
     def start(self) -> None:
         """Start the task of the turn. The reader of a run that is not replayable must join first."""
@@ -200,22 +198,22 @@ class Run:
         if turn.last is None:
             self.log.append(events)
             return
-        self._report, self._turn = turn.report(self.protocol), None
+        self._turn = None
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         callbacks, self.on_end = self.on_end, []  # frees the objects that they refer to
         for record in callbacks:
             try:
-                record(self._report)
+                record(self)
             except Exception:  # readers must still learn of the end
                 log.exception("turn %s: the end could not be recorded", self.id)
         self._ended.set()
         self.log.append(events)
 
-    async def control(self, command: Command) -> TurnReport:
+    async def control(self, command: Command) -> Exchange:
         """See `AnyRun.control`."""
         self.apply(command)
-        return self.report()
+        return self.snapshot()
 
     def apply(self, command: Command) -> None:
         """Carry out a command.
@@ -231,7 +229,7 @@ class Run:
                 self.last_received = max(self.last_received, last_received)
                 self.leave(will_reconnect=will_reconnect)
             case _ if turn is None:
-                check_ended(command, self.report())
+                check_ended(command, self._exchange)
             case StopTurn(reason):
                 turn.stop(reason)
             case CancelTurn():
@@ -325,7 +323,7 @@ class Run:
                 await self.wait_ended()
 
 
-def check_ended(command: Command, report: TurnReport) -> None:
+def check_ended(command: Command, exchange: Exchange) -> None:
     """Check that a command is allowed for a turn that has ended.
 
     Raises:
@@ -334,7 +332,7 @@ def check_ended(command: Command, report: TurnReport) -> None:
     match command:
         case SteerTurn():
             raise BadRequest("This turn has ended. Send the message as a new one.", code="gone", status=410)
-        case Decide(call_id) if any(call.id == call_id and call.approval == "asked" for call in report.calls):
+        case Decide(call_id) if any(call.id == call_id and call.approval == "asked" for call in exchange.calls):
             raise stopped_before()
         case Decide():
             raise BadRequest("This turn has ended. No call waits for approval.", code="gone", status=410)

@@ -6,7 +6,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-from brain.messages import TurnReport
 from brain.runtime.relay import Relay
 from brain.runtime.run import DEFAULT_OPTIONS, REPLAY_SECONDS, AnyRun, Run, RunOptions
 from brain.store.turn_log import RequestTaken, TurnLog
@@ -74,10 +73,10 @@ class RunRegistry:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
         return run
 
-    def _record_end(self, report: TurnReport) -> None:
+    def _record_end(self, run: Run) -> None:
         self._last_end = time.monotonic()
-        if report.turn_id in self._runs:
-            self._ended[report.turn_id] = self._last_end
+        if run.id in self._runs:
+            self._ended[run.id] = self._last_end
 
     async def open_relay(self, turn_log: TurnLog) -> Relay:
         """Connect with other processes that use the same store."""

@@ -190,7 +190,7 @@ class TaskReports:
                 await self._store.write(tasks.append_report, *key, run.id)
             self._tasks.notify()
             await run.wait_ended()
-            if run.report().error is not None:
+            if run.snapshot().error is not None:
                 pause = FAILED_SECONDS
         except (ConversationBusy, NothingToReport):
             pause = BUSY_SECONDS

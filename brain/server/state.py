@@ -65,7 +65,10 @@ class ServerState:
         async with AsyncExitStack() as stack:
             self.telemetry.open()
             stack.push_async_callback(self.telemetry.close)
-            await self.engine.open(self.telemetry.record_task, self.telemetry.record_background)
+            await self.engine.open(
+                self.telemetry.record_task,
+                lambda run: self.telemetry.record_background(run.snapshot(), run.conversation_id, run.user),
+            )
             stack.push_async_callback(self.engine.close)
             stack.enter_context(Watchdog(self.engine.registry, report_blocked))
             stopping = asyncio.create_task(self._stop_turns(), name="stop turns at shutdown")

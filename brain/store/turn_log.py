@@ -60,7 +60,7 @@ class StoredTurn(NamedTuple):
         owner: the process that runs it.
         ended: when it ended, in microseconds; None while it runs.
         last_received: the number of the last event that the last reader received before it disconnected.
-        report: a `TurnReport` as JSON; empty if the owner wrote none.
+        report: the `Exchange` as JSON; empty if the owner wrote none.
     """
 
     id: str
@@ -92,7 +92,7 @@ class TurnProgress(NamedTuple):
         text: visible text of the frames that `snapshot` does not have.
         snapshot: the exchange so far; None if only text was added.
         keep_from: the number of the first event to keep.
-        report: a `TurnReport` as JSON; empty if it did not change.
+        report: the `Exchange` as JSON; empty if it did not change.
     """
 
     turn: NewTurn

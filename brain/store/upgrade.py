@@ -51,6 +51,8 @@ _CHANGED_SECOND = ("user", "conversation", "item")
 """Tables of 0.2.0 that `_COPY_SECOND` copies into the present ones."""
 _NEW_SECOND = ("answer", "import")
 _COPY_SECOND = (
+    "DELETE FROM turn WHERE ended IS NOT NULL",  # their reports had another form
+    "UPDATE turn SET report = ''",
     """INSERT INTO user (key, name, recalls, bytes, revision, claimed)
         SELECT key, CASE hidden WHEN 0 THEN name END, recalls, bytes, revision, claimed FROM old_user""",
     """INSERT INTO conversation (key, user, id, created, updated, used, named, last, bytes, messages, sources, history,

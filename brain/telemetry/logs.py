@@ -16,7 +16,7 @@ from traceback import format_exception, format_tb
 from typing import Any
 
 from brain.errors import is_private
-from brain.messages import TurnReport
+from brain.messages import Exchange
 from brain.task import Task
 
 TEXT_LENGTH = 16_384
@@ -182,32 +182,33 @@ class RateLimit(logging.Filter):
             self._handler.release()
 
 
-def turn_line(report: TurnReport) -> str:
+def turn_line(exchange: Exchange, user: str | None) -> str:
     """Return the log line of a turn."""
-    usage = report.usage
-    first = "no text" if report.first_token_ms is None else f"first token after {report.first_token_ms} ms"
+    usage, first_ms = exchange.total_usage, exchange.first_token_ms
+    first = "no text" if first_ms is None else f"first token after {first_ms} ms"
     return (
-        f"turn {report.turn_id} of {report.user}: {report.outcome}, {report.wire}, {report.model}, "
-        f"{len(report.calls)} calls, {len(report.passes)} passes, "
-        f"{usage.prompt_tokens} + {usage.completion_tokens} tokens, {first}, {report.total_ms} ms"
+        f"turn {exchange.turn_id} of {user}: {exchange.outcome}, {exchange.wire}, {exchange.model}, "
+        f"{len(exchange.calls)} calls, {len(exchange.passes)} passes, "
+        f"{usage.prompt_tokens} + {usage.completion_tokens} tokens, {first}, {exchange.duration_ms} ms"
     )
 
 
-def turn_fields(report: TurnReport) -> dict[str, str | int | None]:
+def turn_fields(exchange: Exchange, user: str | None) -> dict[str, str | int | None]:
     """Return the JSON fields of a turn."""
+    usage = exchange.total_usage
     return {
-        "turn_id": report.turn_id,
-        "user": report.user,
-        "wire": report.wire,
-        "model": report.model,
-        "outcome": report.outcome,
-        "calls": len(report.calls),
-        "passes": len(report.passes),
-        "prompt_tokens": report.usage.prompt_tokens,
-        "completion_tokens": report.usage.completion_tokens,
-        "reused_tokens": report.usage.reused_tokens,
-        "first_token_ms": report.first_token_ms,
-        "total_ms": report.total_ms,
+        "turn_id": exchange.turn_id,
+        "user": user,
+        "wire": exchange.wire,
+        "model": exchange.model,
+        "outcome": exchange.outcome,
+        "calls": len(exchange.calls),
+        "passes": len(exchange.passes),
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "reused_tokens": usage.reused_tokens,
+        "first_token_ms": exchange.first_token_ms,
+        "total_ms": exchange.duration_ms,
     }
 
 

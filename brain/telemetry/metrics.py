@@ -19,7 +19,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from brain.messages import TurnReport
+from brain.messages import Exchange
 from brain.models.circuit_breaker import State
 from brain.task import TaskState
 
@@ -161,22 +161,22 @@ class Metrics:
         self._tasks.labels(profile, outcome).inc()
         self._task_seconds.labels(profile).observe(seconds)
 
-    def record(self, report: TurnReport) -> None:
+    def record(self, exchange: Exchange) -> None:
         """Count the end of a turn."""
         self._running.dec()
-        self._turns.labels(report.wire, report.outcome).inc()
-        self._turn_seconds.observe(report.total_ms / 1000)
-        if report.first_token_ms is not None:
-            self._first_token.observe(report.first_token_ms / 1000)
-        for one in report.passes:
-            model = one.model or report.model
+        self._turns.labels(exchange.wire, exchange.outcome).inc()
+        self._turn_seconds.observe(exchange.duration_ms / 1000)
+        if exchange.first_token_ms is not None:
+            self._first_token.observe(exchange.first_token_ms / 1000)
+        for one in exchange.passes:
+            model = one.model or exchange.model
             self._passes.labels(model).inc()
             self._tokens.labels(model, "prompt").inc(one.prompt_tokens)
             self._tokens.labels(model, "completion").inc(one.completion_tokens)
             self._tokens.labels(model, "reused").inc(one.reused_tokens or 0)
             if one.error is not None and one.error.startswith("model_"):
                 self._errors.labels(model, one.error).inc()
-        for call in report.calls:
+        for call in exchange.calls:
             if call.by == "client":
                 continue
             name = call.name if call.name in self._specialists else "?"

@@ -2,7 +2,7 @@
 
 import logging
 
-from brain.messages import TurnReport
+from brain.messages import Exchange
 from brain.plugins.registry import Registry
 from brain.settings import Settings
 from brain.task import Task
@@ -37,17 +37,17 @@ class Telemetry:
             tracer, self._tracer = self._tracer, None
             await tracer.close()
 
-    def record(self, report: TurnReport, traceparent: str = "") -> None:
+    def record(self, exchange: Exchange, conversation_id: str, user: str | None, traceparent: str = "") -> None:
         """Record a turn that ended; `traceparent` is the header of its request."""
-        self.metrics.record(report)
+        self.metrics.record(exchange)
         if self._tracer is not None:
-            self._tracer.record(report, traceparent)
-        log.info("%s", logs.turn_line(report), extra={"fields": logs.turn_fields(report)})
+            self._tracer.record(exchange, conversation_id, traceparent)
+        log.info("%s", logs.turn_line(exchange, user), extra={"fields": logs.turn_fields(exchange, user)})
 
-    def record_background(self, report: TurnReport) -> None:
+    def record_background(self, exchange: Exchange, conversation_id: str, user: str | None) -> None:
         """Record the turn of a background task, or a report on tasks, that ended."""
         self.metrics.count_start()
-        self.record(report)
+        self.record(exchange, conversation_id, user)
 
     def record_task(self, task: Task, outcome: str, seconds: float) -> None:
         """Record a run of a background task that ended.

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from brain.errors import SettingsError
 from brain.events import StopReason
 from brain.installation import install_command
-from brain.messages import TurnReport
+from brain.messages import Exchange
 
 CLOSING_SECONDS = 0.9
 """Time limit for exporting the last spans."""
@@ -76,14 +76,15 @@ class Tracer:
         for name in _EXPORTER_LOGGERS:
             logging.getLogger(name).addFilter(_interval)
 
-    def record(self, report: TurnReport, traceparent: str = "") -> None:
+    def record(self, exchange: Exchange, conversation_id: str, traceparent: str = "") -> None:
         """Export the spans of a turn; `traceparent` is the header of its request."""
-        start = int(report.began.timestamp() * 1000) * _MILLISECOND
+        assert exchange.started is not None
+        start = int(exchange.started.timestamp() * 1000) * _MILLISECOND
         carrier = {"traceparent": traceparent} if len(traceparent) <= TRACEPARENT_LENGTH else {}
-        data = turn_span(report)
+        data = turn_span(exchange, conversation_id)
         turn = self._start_span(data, start, self._propagator.extract(carrier, self._no_context))
         context = self._trace.set_span_in_context(turn)
-        for inner in (*pass_spans(report), *call_spans(report, self._specialists)):
+        for inner in (*pass_spans(exchange, conversation_id), *call_spans(exchange, self._specialists)):
             self._start_span(inner, start, context).end(start + inner.end_ms * _MILLISECOND)
         turn.end(start + data.end_ms * _MILLISECOND)
 
@@ -125,42 +126,42 @@ def make_processor(where: Where) -> Any:
         raise SettingsError(f"Cannot use BRAIN_TRACES={where} with the OTEL_ variables: {error}.", advice) from None
 
 
-def turn_span(report: TurnReport) -> SpanData:
+def turn_span(exchange: Exchange, conversation_id: str) -> SpanData:
     """Return the span of a turn."""
-    usage = report.usage
+    usage = exchange.total_usage
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "brain",
-        "gen_ai.conversation.id": report.conversation_id,
-        "gen_ai.response.finish_reasons": _finish_reasons(report.stop_reason),
-        **_model(report.model),
+        "gen_ai.conversation.id": conversation_id,
+        "gen_ai.response.finish_reasons": _finish_reasons(exchange.stop_reason),
+        **_model(exchange.model),
         **_tokens(usage.prompt_tokens, usage.completion_tokens, usage.reused_tokens),
-        "brain.turn.id": report.turn_id,
-        "brain.wire": report.wire,
+        "brain.turn.id": exchange.turn_id,
+        "brain.wire": exchange.wire,
     }
-    return SpanData("invoke_agent brain", 0, report.total_ms, attributes, report.error)
+    return SpanData("invoke_agent brain", 0, exchange.duration_ms, attributes, exchange.error_code)
 
 
-def pass_spans(report: TurnReport) -> Iterator[SpanData]:
+def pass_spans(exchange: Exchange, conversation_id: str) -> Iterator[SpanData]:
     """Yield the spans of model requests."""
-    for one in report.passes:
-        model = _model(one.model or report.model)
+    for one in exchange.passes:
+        model = _model(one.model or exchange.model)
         attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.conversation.id": report.conversation_id,
+            "gen_ai.conversation.id": conversation_id,
             "gen_ai.response.finish_reasons": None if one.error else _finish_reasons(one.finish),
             **model,
             **_tokens(one.prompt_tokens, one.completion_tokens, one.reused_tokens),
         }
-        ended = report.total_ms if one.ended_ms is None else one.ended_ms
+        ended = exchange.duration_ms if one.ended_ms is None else one.ended_ms
         remote = model["gen_ai.provider.name"] != "brain"
         name = f"chat {model['gen_ai.request.model']}"
         yield SpanData(name, one.began_ms, ended, attributes, one.error, one.first_token_ms, remote)
 
 
-def call_spans(report: TurnReport, specialists: Container[str]) -> Iterator[SpanData]:
+def call_spans(exchange: Exchange, specialists: Container[str]) -> Iterator[SpanData]:
     """Yield the spans of calls, except calls of client tools."""
-    for call in report.calls:
+    for call in exchange.calls:
         if call.by == "client":
             continue
         name = call.name if call.name in specialists else "?"
@@ -172,7 +173,7 @@ def call_spans(report: TurnReport, specialists: Container[str]) -> Iterator[Span
             "brain.approval": call.approval,
         }
         error = None if call.outcome == "ok" else call.outcome
-        ended = report.total_ms if call.ms is None else call.began_ms + call.ms
+        ended = exchange.duration_ms if call.ms is None else call.began_ms + call.ms
         yield SpanData(f"execute_tool {name}", call.began_ms, ended, attributes, error)
 
 

@@ -6,7 +6,6 @@ Bytes estimate better than characters: one token is about four English letters, 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -25,7 +24,6 @@ class Accounting:
         model: Name of the model of the current pass.
         round: Number of the current round of the strategy; 0 without one.
         began: Start on the `time.monotonic` clock, in seconds.
-        began_at: Start in UTC.
         passes: Finished passes.
         usage: Sum of their tokens.
         first_token_ms: Milliseconds to the first visible text, if any.
@@ -37,7 +35,6 @@ class Accounting:
         self.model = ""
         self.round = 0
         self.began = time.monotonic()
-        self.began_at = datetime.now(UTC)
         self.passes: list[PassReport] = []
         self.usage = Usage(0, 0, None, False)
         self._models: dict[str, ModelUsage] = {}
@@ -52,7 +49,8 @@ class Accounting:
     def resume(self, passes: Sequence[PassReport], last: int) -> None:
         """Continue after earlier passes of an interrupted turn; up to number `last`, whose report may be missing."""
         lost = range(len(passes) + 1, last + 1)
-        self.passes = [*passes, *(PassReport(n, 0, None, 0, 0, 0, None, True, "cancelled") for n in lost)]
+        self.passes = [replace(one, finish=one.finish or "cancelled") for one in passes]
+        self.passes += [PassReport(n, 0, None, 0, 0, 0, None, True, "cancelled") for n in lost]
 
     def milliseconds(self, moment: float | None = None) -> int:
         """Return the milliseconds from the start of the turn to a `time.monotonic` value (default: now)."""

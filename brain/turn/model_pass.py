@@ -280,22 +280,20 @@ class ModelPass:
         return self.first_text is not None
 
     def parts(self) -> list[Part]:
-        """Return the text of the answer and the completed calls."""
+        """Return the text of the answer and the calls."""
         return self._parts(self._text.whole())
 
     def raw_parts(self) -> list[Part]:
-        """Return the whole text, with tags, and the completed calls."""
+        """Return the whole text, with tags, and the calls."""
         return self._parts(self._raw.whole())
 
     @property
-    def completed_calls(self) -> list[Call]:
+    def all_calls(self) -> list[Call]:
         """The calls so far, also those after which the pass read on."""
         return [*self._rejected, *(self.calls.calls if self.calls is not None else [])]
 
     def _parts(self, text: str) -> list[Part]:
-        calls = self.completed_calls
-        is_stored = self._context.checkpoint is not None  # a call without a block continues later
-        return [*([Text(text, self._number)] if text else []), *(call for call in calls if call.block or is_stored)]
+        return [*([Text(text, self._number)] if text else []), *self.all_calls]
 
     @property
     def is_stopped(self) -> bool:

@@ -35,7 +35,6 @@ from brain.messages import (
     Message,
     PassReport,
     Time,
-    TurnReport,
     sniff,
 )
 from brain.prompts.assisted import INFORMATION
@@ -116,7 +115,7 @@ class TurnLine(msgspec.Struct, tag="turn", omit_defaults=True):
     conversation_id: str
     user: str | None
     protocol: str
-    began: Time
+    began: Time | None
     request: dict[str, Any]
     setup: Setup
     version: int = VERSION
@@ -226,10 +225,9 @@ class Recorder:
 
     new_group: None = None
 
-    def __init__(self, request: TurnRequest, history: History, protocol: str, setup: Setup) -> None:
+    def __init__(self, request: TurnRequest, history: History, setup: Setup) -> None:
         self._request = request
         self._history = history
-        self._protocol = protocol
         self._setup = setup
         self._now = asyncio.get_running_loop().time
         self._began = self._now()
@@ -296,15 +294,15 @@ class Recorder:
         if reason != "deadline":
             self._stops.append((self._now(), reason))
 
-    def lines(self, exchange: Exchange, report: TurnReport) -> Iterator[Line]:
+    def lines(self, exchange: Exchange) -> Iterator[Line]:
         """Yield the recording of a turn that has ended, in the order of time."""
         request, history = self._request, self._history
         yield TurnLine(
-            report.turn_id,
-            report.conversation_id,
+            exchange.turn_id,
+            history.id,
             request.user,
-            self._protocol,
-            report.began,
+            exchange.wire,
+            exchange.started,
             _request_fields(request),
             self._setup,
             files=tuple(
@@ -318,26 +316,26 @@ class Recorder:
             relevant=tuple(item.text for item in history.recalled.relevant if item.kind == "fact"),
             fixed_text="" if history.task_news is None else history.task_news.fixed_text,
         )
-        rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange, report)]
+        rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange)]
         for seconds, event in self._events:
             rest.append(EventLine(self._ms(seconds), EVENT_NAMES[type(event)], event_data(event)))
         rest += [ControlLine(self._ms(seconds), steer=message) for seconds, message in self._steers]
         rest += [ControlLine(self._ms(seconds), stop=reason) for seconds, reason in self._stops]
         yield from sorted(rest, key=lambda line: line.ms)
         yield EndLine(
-            float(report.total_ms),
-            report.outcome,
+            float(exchange.duration_ms),
+            exchange.outcome,
             exchange.answer,
-            report.usage,
-            calls=tuple(report.calls),
+            exchange.total_usage,
+            calls=tuple(exchange.calls),
             unkept=self._unkept,
             is_cut=self._left <= 0,
         )
 
-    def _pass_lines(self, exchange: Exchange, report: TurnReport) -> Iterator[PassLine]:
+    def _pass_lines(self, exchange: Exchange) -> Iterator[PassLine]:
         files = (*self._history.attachments, *self._request.attachments)
         roles = {one.n: one.role for one in exchange.rounds}
-        reports = {one.number: one for one in report.passes}
+        reports = {one.number: one for one in exchange.passes}
         attempts: Counter[int] = Counter()
         totals = Counter(attempt.turn_pass for attempt in self._attempts)
         for attempt in self._attempts:

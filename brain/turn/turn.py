@@ -27,10 +27,8 @@ from brain.messages import (
     Exchange,
     History,
     RoundRecord,
-    State,
     Steer,
     Text,
-    TurnReport,
     new_turn_id,
     to_answer_id,
 )
@@ -141,6 +139,7 @@ class Turn:
         self.conversation_id = history.id
         self.exchange = history.question or Exchange(question="")
         self.exchange.answer_id = self.message_id
+        self.exchange.started = self.exchange.started or datetime.now(UTC)
         self.exchange.recalled_ids = tuple(item.id for item in history.recalled.items)
         self.exchange.told_tasks = () if history.task_news is None else history.task_news.task_ids
         self.exchange.strategy = request.strategy
@@ -600,7 +599,7 @@ class Turn:
         self._unknown_tool = current.unknown_tool
         if current.unknown_tool is not None:
             context.emit((self._annotations.add_notice(notices.unknown_tool(current.unknown_tool)),))
-        calls = current.completed_calls
+        calls = current.all_calls
         is_suspended = current.calls is not None and bool(current.calls.suspended)
         return PassResult(
             calls,
@@ -671,13 +670,13 @@ class Turn:
                 for specialist in self._registry.usable(self.request.specialists):
                     if attachment.kind in specialist.activates_on:
                         group.start_automatic(specialist.name, attachment)
+            self.exchange.automatic_calls = tuple(group.calls)
             group.close()
             await group.wait()
         finally:
             try:
                 await group.end(self._call_ending)
             finally:
-                self.exchange.automatic_calls = tuple(group.calls)
                 self._set_question([call.block for call in group.calls])
 
     def _set_question(self, result_blocks: Sequence[str] = ()) -> None:
@@ -838,51 +837,26 @@ class Turn:
     def _visible_text(self) -> str:
         return "".join(part.text for part in self.exchange.parts[self._parts_before :] if isinstance(part, Text))
 
-    # Reports
-
     def snapshot(self) -> Exchange:
-        """Return question and answer so far, including the current pass."""
+        """Return question and answer so far, including the current pass and its running calls."""
+        if self._ending:
+            return self.exchange
+        accounting, current = self._accounting, self._pass
+        running = [] if current is None else [accounting.report_pass(current.began, current.first_text)]
+        first_token_ms = accounting.first_token_ms, *(one.first_token_ms for one in running)
         untrusted, private_data = self._policy.marks
         return msgspec.structs.replace(
             self.exchange,
-            parts=[*self.exchange.parts, *(self._pass.parts() if self._pass is not None else [])],
+            parts=[*self.exchange.parts, *(current.parts() if current is not None else [])],
             untrusted=untrusted,
             private_data=private_data,
             annotations=self._all_annotations(),
             rounds=tuple(self._rounds),
-            passes=tuple(self._accounting.passes),
+            passes=(*accounting.passes, *running),
+            usage=accounting.usage,
+            first_token_ms=next((ms for ms in first_token_ms if ms is not None), None),
+            total_ms=accounting.milliseconds(),
         )
 
     def _all_annotations(self) -> tuple[Annotation, ...]:
         return (*self._earlier_annotations, *self._annotations.snapshot())
-
-    def report(self, wire: str) -> TurnReport:
-        """Return a report of the turn so far. `wire` is the protocol of the client."""
-        last, accounting, current = self.last, self._accounting, self._pass
-        state: State = "waiting" if self.is_waiting else "running"
-        if last is not None:
-            state = "error" if isinstance(last, Error) else "done"
-        running = [] if current is None else [accounting.report_pass(current.began, current.first_text)]
-        first_token_ms = accounting.first_token_ms
-        if first_token_ms is None and running:
-            first_token_ms = running[0].first_token_ms
-        return TurnReport(
-            turn_id=self.id,
-            conversation_id=self.conversation_id,
-            message_id=self.message_id,
-            user=self.request.user,
-            wire=wire,
-            model=self._writer.model.name,
-            state=state,
-            began=accounting.began_at,
-            total_ms=last.total_ms if isinstance(last, Done) else accounting.milliseconds(),
-            first_token_ms=first_token_ms,
-            stop_reason=last.stop_reason if isinstance(last, Done) else None,
-            error=last.code if isinstance(last, Error) else None,
-            usage=accounting.usage,
-            passes=(*accounting.passes, *running),
-            calls=tuple(self._policy.calls),
-            strategy=self.exchange.strategy,
-            rounds=tuple(self._rounds),
-            notices=msgspec.structs.replace(self.exchange, annotations=self._all_annotations()).notices,
-        )

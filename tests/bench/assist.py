@@ -26,7 +26,7 @@ from brain.assist.params import Filled, build_params
 from brain.assist.proposal import propose
 from brain.assist.router import AnySpecialist, Choice, Previous, find_router
 from brain.events import ApprovalRequired, AssistMode, Done, Error, SpecialistResult, Token
-from brain.messages import Call, TurnReport
+from brain.messages import Call
 from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
@@ -159,9 +159,9 @@ async def ask(
 async def ask_one(question: Mapping[str, Any], way: AssistMode, engine: Engine, pictures: Mapping[str, Any]) -> Answer:
     """Run one turn, and decline all approvals."""
     request = replace(make_request(question, engine, pictures), assist=way)
-    answer, reports = Answer(question), list[TurnReport]()
+    answer = Answer(question)
     began = time.monotonic()
-    run = await engine.begin(request, "native", reports.append)
+    run = await engine.begin(request, "native")
     async for events in run.events():
         for event in events:
             match event:
@@ -176,10 +176,10 @@ async def ask_one(question: Mapping[str, Any], way: AssistMode, engine: Engine, 
                 case Error():
                     answer.has_failed = True
     answer.seconds = time.monotonic() - began
-    (report,) = reports
-    answer.calls = [call for call in report.calls if call.code not in NO_CALL]
+    exchange = run.snapshot()
+    answer.calls = [call for call in exchange.calls if call.code not in NO_CALL]
     answer.asked = answer.text if answer.text.startswith("Do you want ") else ""
-    answer.is_refused = any(notice.code == "assist" for notice in report.notices)
+    answer.is_refused = any(notice.code == "assist" for notice in exchange.notices)
     return answer
 
 

@@ -17,7 +17,6 @@ from questions import NO_CALL, make_request, open_engine, read_fixtures, read_qu
 from tables import number
 
 from brain.events import ApprovalRequired, Error, StrategyName
-from brain.messages import TurnReport
 from brain.runtime.engine import Engine
 
 WAYS = (*get_args(StrategyName), "native")
@@ -86,8 +85,7 @@ async def ask_one(
     """Run one turn, and decline all approvals."""
     request = make_request(question, engine, pictures, strategy)
     began = time.monotonic()
-    reports: list[TurnReport] = []
-    run = await engine.begin(request, "native", reports.append)
+    run = await engine.begin(request, "native")
     answer = Answer(question)
     async for events in run.events():
         for event in events:
@@ -95,13 +93,13 @@ async def ask_one(
                 run.decide(event.call_id, False)
             answer.has_failed = answer.has_failed or isinstance(event, Error)
             answer.text = getattr(event, "text", "") if type(event).__name__ == "Done" else answer.text
-    (report,) = reports
+    exchange = run.snapshot()
     answer.seconds = time.monotonic() - began
-    answer.called = [call.name for call in report.calls if call.by == "model" and call.code not in NO_CALL]
-    answer.passes = len(report.passes)
-    answer.reused = sum(one.reused_tokens or 0 for one in report.passes)
-    answer.evaluated = sum(one.prompt_tokens for one in report.passes) - answer.reused
-    answer.written = sum(one.completion_tokens for one in report.passes)
+    answer.called = [call.name for call in exchange.calls if call.by == "model" and call.code not in NO_CALL]
+    answer.passes = len(exchange.passes)
+    answer.reused = sum(one.reused_tokens or 0 for one in exchange.passes)
+    answer.evaluated = sum(one.prompt_tokens for one in exchange.passes) - answer.reused
+    answer.written = sum(one.completion_tokens for one in exchange.passes)
     return answer
 
 

@@ -63,7 +63,7 @@ async def measure(model: str, url: str, turns: int) -> tuple[list[float], list[f
 async def wait_until_writing(engine: Engine) -> None:
     """Wait until all tasks write text: a server does not interrupt the reading of a prompt."""
     while True:
-        reports = [run.report() for run in engine.runs.running]
+        reports = [run.snapshot() for run in engine.runs.running]
         if sum(report.first_token_ms is not None for report in reports) >= TASKS:
             return
         await asyncio.sleep(0.05)

@@ -57,7 +57,7 @@ class Chat:
         history = options.pop("history", None)
         request = ask_for(message, conversation_id=conversation_id, **options)
         return await self.engine.begin(
-            request, "native", lambda report: self.outcomes.append(report.outcome), history=history
+            request, "native", lambda run: self.outcomes.append(run.snapshot().outcome), history=history
         )
 
     async def say(self, message: str = "Hi", conversation_id: str | None = "c", **options: Any) -> list[Any]:

@@ -129,7 +129,7 @@ async def test_a_reader_elsewhere_gets_the_same_frames(here: Process, there: Pro
     assert frames(remote) == frames(run)
     assert heard == run.log.events(before)
     assert await there.find(run) is remote
-    assert encode(await remote.control(ShowTurn())) == encode(run.report())
+    assert encode(await remote.control(ShowTurn())) == encode(run.snapshot())
 
 
 @with_two
@@ -185,7 +185,7 @@ async def test_commands_reach_the_turn_wherever_it_is(
     remote = await there.find(run)
     await remote.wait_ended()
     events = short(remote.log.events())
-    assert [one for one in happened if one not in [*events, run.report().outcome]] == []
+    assert [one for one in happened if one not in [*events, run.snapshot().outcome]] == []
     assert await there.control(run, command) == late
     assert await there.stored() == await here.stored()
 
@@ -245,7 +245,7 @@ async def test_a_reader_elsewhere_keeps_a_run_alive(here: Process, there: Proces
         remote.last_received = 3
         remote.leave()
     await run.wait_ended()
-    assert (run.report().outcome, run.last_received) == (("complete", 0) if stays else ("cancelled", 3))
+    assert (run.snapshot().outcome, run.last_received) == (("complete", 0) if stays else ("cancelled", 3))
 
 
 @with_two

@@ -95,15 +95,14 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
             for role, some in role_models.items()
         }
         setup = Setup(models[: len(rest) + 1], roles, kinds, 5.0, None, 9.0, assistance)
-        recorder = Recorder(request, history, "native", setup)
+        recorder = Recorder(request, history, setup)
         turn = turn_of(
             first, registry, request, history, fallbacks=rest, role_models=role_models,
             strategy=find_strategy(request.strategy, assistance), assistance=assistance, observer=recorder,
             silence=5.0, approval_seconds=9.0,
         )  # fmt: skip
         events = await read(turn, lambda event: react(turn, event))
-        report = turn.report("native")
-        lines = [msgspec.json.encode(line) for line in recorder.lines(turn.exchange, report)]
+        lines = [msgspec.json.encode(line) for line in recorder.lines(turn.exchange)]
         return events, [msgspec.json.decode(line, type=Line) for line in lines]
 
     with asyncio.Runner(loop_factory=TickingLoop) as runner:

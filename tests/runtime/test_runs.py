@@ -14,7 +14,7 @@ from turn_helpers import Item, Player, ask_for, echo, registry_of, sends, short,
 from brain import Progress, specialist
 from brain.errors import BadRequest
 from brain.events import Done, Event, SpecialistProgress, Token, TurnStart, Usage
-from brain.messages import History, TurnReport
+from brain.messages import Exchange, History
 from brain.runtime.commands import CancelTurn, SteerTurn
 from brain.runtime.run import AnyRun, Run, RunOptions
 from brain.runtime.runs import RunRegistry
@@ -42,15 +42,15 @@ def request(user: str | None = "ada", request_id: str | None = None) -> TurnRequ
 
 
 class Server:
-    """Begins runs, and has the reports of ended ones."""
+    """Begins runs, and has the exchanges of ended ones."""
 
     def __init__(self) -> None:
         self.turns = RunRegistry()
-        self.settled: list[TurnReport] = []
+        self.settled: list[Exchange] = []
 
     @property
     def outcomes(self) -> list[str]:
-        return [report.outcome for report in self.settled]
+        return [one.outcome for one in self.settled]
 
     def begin(
         self,
@@ -59,7 +59,7 @@ class Server:
         request_id: str | None = None,
         conversation: str = "c",
         model: Any = None,
-        on_end: Callable[[TurnReport], None] | None = None,
+        on_end: Callable[[Run], None] | None = None,
         **options: Any,
     ) -> Run:
         """Return a run whose model plays these passes, and waits for any `asyncio.Event` in them."""
@@ -67,7 +67,7 @@ class Server:
         registry = registry_of(echo, sends, stuck)
         turn = turn_of(model or Player(*passes), registry, ask, History(conversation))
         run = self.turns.add(turn, ask, "native", RunOptions(**options))
-        run.on_end.append(on_end or self.settled.append)
+        run.on_end.append(on_end or (lambda run: self.settled.append(run.snapshot())))
         return run
 
     def start(self, *passes: Sequence[Item] | str, **options: Any) -> Run:
@@ -172,21 +172,21 @@ async def test_it_is_settled_once_and_before_any_reader_learns_of_the_end(
 ) -> None:
     run = server.begin(["a", ECHO], "c", replayable=is_replayable)
     seen: list[tuple[bool, bool, list[str], str]] = []
-    run.join(lambda events, _: seen.append((run.log.has_ended, run.has_ended, server.outcomes, run.report().state)))
+    run.join(lambda events, _: seen.append((run.log.has_ended, run.has_ended, server.outcomes, run.snapshot().state)))
     run.start()
     await run.wait_ended()
     run.stop()
     await run.abort()
     assert seen[:-1] == [(False, False, [], "running")] * (len(seen) - 1)
     assert seen[-1] == (True, True, ["complete"], "done")
-    assert server.settled == [run.report()]
+    assert server.settled == [run.snapshot()]
 
 
 @on_loop
 async def test_the_end_reaches_readers_also_when_it_cannot_be_recorded(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(report: TurnReport) -> None:
+    def fail(run: Run) -> None:
         raise OSError("the disk is full")
 
     run = server.begin("a", on_end=fail)
@@ -194,7 +194,7 @@ async def test_the_end_reaches_readers_also_when_it_cannot_be_recorded(
     run.join(lambda events, frames: heard.extend(events))
     run.start()
     await run.wait_ended()
-    assert (type(heard[-1]), run.has_ended, run.report().outcome) == (Done, True, "complete")
+    assert (type(heard[-1]), run.has_ended, run.snapshot().outcome) == (Done, True, "complete")
     assert [(record.levelname, run.id in record.getMessage()) for record in caplog.records] == [("ERROR", True)]
 
 
@@ -248,7 +248,7 @@ async def test_stopping_ends_a_run_with_an_event(server: Server, where: str) -> 
     assert kinds(run)[0] is TurnStart
     assert kinds(run)[-2:] == [Usage, Done]
     assert server.outcomes == ["cancelled"]
-    assert (run.is_stopping, run.is_waiting, run.report().state) == (False, False, "done")
+    assert (run.is_stopping, run.is_waiting, run.snapshot().state) == (False, False, "done")
 
 
 @pytest.mark.parametrize("where", WHERE)

@@ -18,7 +18,6 @@ from turn_helpers import Player, ask_for, prose, turn_of
 
 from brain.errors import ModelError
 from brain.events import Done, Event, Token
-from brain.messages import TurnReport
 from brain.protocols import native
 from brain.runtime.run import Run, RunOptions
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION, EventStreamResponse, Reader
@@ -112,13 +111,13 @@ class Stage:
     """One run, and the responses that stream it."""
 
     def __init__(self, *items: Any, unread_seconds: float | None = None) -> None:
-        self.reports: list[TurnReport] = []
+        self.outcomes: list[str] = []
         self.open_streams = 0
         ask = ask_for()
         self.model = Player(items)
         turn = turn_of(self.model, ask=ask)
         self.run = Run(turn, ask, "native", RunOptions(unread_seconds=unread_seconds))
-        self.run.on_end.append(self.reports.append)
+        self.run.on_end.append(lambda run: self.outcomes.append(run.snapshot().outcome))
 
     def count_streams(self, change: int) -> None:
         self.open_streams += change
@@ -156,9 +155,9 @@ class Stage:
         """Wait for the end of the turn, and return its outcome. Check that it was recorded once and has no readers."""
         async with asyncio.timeout(LIMIT):
             await self.run.wait_ended()
-        (report,) = self.reports
+        (outcome,) = self.outcomes
         assert (self.open_streams, self.run.readers, self.run.log.subscribers) == (0, 0, 0)
-        return str(report.error or report.stop_reason)
+        return outcome
 
     @property
     def frames(self) -> bytes:

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Process, post, script
+from ended_turns import an_exchange
 from limits import WAIT_SECONDS
-from turn_reports import a_report
 
 from brain.task import Task
 from brain.telemetry import logs
@@ -216,7 +216,7 @@ def test_every_line_of_a_server_is_a_json_object(env: dict[str, str]) -> None:
     assert all(list(one)[:5] == ["time", "level", "logger", "pid", "message"] for one in records)
     assert all(re.fullmatch(r"20[0-9-]{8}T[0-9:]{8}\.[0-9]{3}Z", one["time"]) for one in records)
     (turn,) = [one for one in records if "turn_id" in one]
-    assert list(turn)[5:] == list(logs.turn_fields(a_report()))
+    assert list(turn)[5:] == list(logs.turn_fields(an_exchange(), "local"))
     assert [turn[key] for key in ("level", "logger", "user", "wire", "outcome", "calls", "passes")] == [
         "INFO", "brain", "local", "native", "complete", 1, 2,
     ]  # fmt: skip

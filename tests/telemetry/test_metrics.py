@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Player, Process, brain_served, post, script, streaming
+from ended_turns import a_call, a_pass, an_exchange
 from limits import WAIT_SECONDS
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 from turn_helpers import echo
-from turn_reports import a_call, a_pass, a_report
 
 from brain import Registry
 from brain.telemetry.metrics import Metrics
@@ -60,7 +60,7 @@ def test_the_counts_of_a_turn() -> None:
         a_call("weather", "forged", ms=0),
         a_call("tool", "ok", by="client"),
     ]
-    assert samples(metrics_of(a_report([a_pass(), a_pass(2, reused_tokens=90)], calls))) == {
+    assert samples(metrics_of(an_exchange([a_pass(), a_pass(2, reused_tokens=90)], calls))) == {
         'brain_turns_total{outcome="complete",wire="native"}': 1,
         "brain_turns_running": 0,
         "brain_streams_open": 0,
@@ -116,11 +116,10 @@ def test_the_counts_of_tasks() -> None:
 
 
 def test_the_counts_of_turns_that_failed() -> None:
-    failed: Mapping[str, Any] = {"state": "error", "stop_reason": None, "first_token_ms": None}
     found = samples(
         metrics_of(
-            a_report([a_pass(), a_pass(2, error="model_failed")], error="model_failed", **failed),
-            a_report([a_pass(error="internal")], error="internal", **failed),
+            an_exchange([a_pass(), a_pass(2, error="model_failed")], outcome="model_failed", first_token_ms=None),
+            an_exchange([a_pass(error="internal")], outcome="internal", first_token_ms=None),
         )
     )
     assert found['brain_turns_total{outcome="model_failed",wire="native"}'] == 1
@@ -141,7 +140,7 @@ def test_the_counts_of_turns_that_failed() -> None:
     ],
 )
 def test_the_format_is_negotiated(accept: str, content_type: str) -> None:
-    text, found = metrics_of(a_report(calls=[a_call()])).expose(accept)
+    text, found = metrics_of(an_exchange(calls=[a_call()])).expose(accept)
     assert found == content_type
     parse = open_families if content_type == OPEN else plain_families
     assert {"brain_turns", "brain_calls", "brain_call_seconds"} <= {family.name for family in parse(text.decode())}
@@ -149,9 +148,9 @@ def test_the_format_is_negotiated(accept: str, content_type: str) -> None:
 
 
 def test_the_documentation_has_every_metric() -> None:
-    report = a_report([a_pass(error="model_failed")], [a_call()])
+    exchange = an_exchange([a_pass(error="model_failed")], [a_call()])
     rows = []
-    metrics = metrics_of(report)
+    metrics = metrics_of(exchange)
     metrics.count_block("weather")
     metrics.set_model_states({"ollama:llama3": "closed"})
     metrics.record_task("standard", "succeeded", 2)
@@ -207,11 +206,11 @@ from brain.telemetry.metrics import Metrics, share
 share(Path({folder!r}))
 metrics = Metrics(())
 from turn_helpers import echo
-from turn_reports import a_report
+from ended_turns import an_exchange
 for command in sys.stdin:
     if command == "turn\\n":
         metrics.count_start()
-        metrics.record(a_report())
+        metrics.record(an_exchange())
     elif command == "begin\\n":
         metrics.count_start()
         metrics.count_streams(3)

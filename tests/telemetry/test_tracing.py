@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from brain_servers import Player, brain_served, post
+from ended_turns import BEGAN, a_call, a_pass, an_exchange
 from limits import WAIT_SECONDS
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from turn_helpers import echo
-from turn_reports import BEGAN, a_call, a_pass, a_report
 
 from brain import Registry, install_command
 from brain.telemetry.tracing import Tracer, call_spans, pass_spans
@@ -38,7 +38,7 @@ HEADER = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
     ],
 )
 def test_the_provider_of_a_model(model: str, provider: str, name: str, remote: bool) -> None:
-    (span,) = pass_spans(a_report(model=model))
+    (span,) = pass_spans(an_exchange(model=model), "conv1")
     assert span.attributes["gen_ai.provider.name"] == provider
     assert span.attributes["gen_ai.request.model"] == name
     assert (span.name, span.is_remote) == (f"chat {name}", remote)
@@ -53,7 +53,7 @@ def test_the_spans_of_calls() -> None:
         a_call("tool", None, by="client", ms=None),
         a_call("weather", None, id="c5", ms=None),
     ]
-    spans = [*call_spans(a_report(calls=calls), {"weather", "ocr"})]
+    spans = [*call_spans(an_exchange(calls=calls), {"weather", "ocr"})]
     assert [one.attributes["brain.cached"] for one in spans[:2]] == [None, True]
     assert [one.attributes["brain.approval"] for one in spans[:2]] == ["approved", None]
     assert [(one.name, one.end_ms, one.error) for one in spans] == [
@@ -221,18 +221,18 @@ def without_usage(span: Span) -> dict[str, Any]:
 )
 def test_a_request_can_name_the_parent(collector: Collector, header: str, parent: str | None) -> None:
     tracer = Tracer("otlp", ())
-    tracer.record(a_report(), header)
+    tracer.record(an_exchange(), "conv1", header)
     asyncio.run(tracer.close())
     assert [span.parent_span_id.hex() for span in collector.spans if "agent" in span.name] == (
         [] if parent is None else [parent]
     )
 
 
-def test_spans_are_exported_in_the_background_with_the_times_of_the_report(
+def test_spans_are_exported_in_the_background_with_the_times_of_the_turn(
     monkeypatch: pytest.MonkeyPatch, collector: Collector
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-    Tracer("otlp", ()).record(a_report([a_pass(1, 10, 900)]))
+    Tracer("otlp", ()).record(an_exchange([a_pass(1, 10, 900)]), "conv1")
     collector.wait_for(2)
     start = int(BEGAN.timestamp()) * 1_000_000_000 + 250_000_000
     turn, chat = collector.named("invoke_agent brain"), collector.named("chat llama3")

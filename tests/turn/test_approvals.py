@@ -54,7 +54,7 @@ def test_a_call_runs_once_a_person_approves_it() -> None:
         for is_decided in (False, True, True):
             if is_decided:
                 turn.decide("c1", True)
-            report = turn.report("native")
+            report = turn.snapshot()
             states.append((turn.is_waiting, turn.approvals.has_just_approved, report.state, report.calls[0].approval))
 
     one = ApprovalTurn(f"Look: {SEND % 'bob'}", "Sent.", decide=look)
@@ -67,7 +67,7 @@ def test_a_call_runs_once_a_person_approves_it() -> None:
     ]
     assert one.sent == ["bob"]
     assert states == [(True, False, "waiting", "asked"), *[(False, True, "running", "approved")] * 2]
-    assert one.turn.report("native").state == "done"
+    assert one.turn.snapshot().state == "done"
 
 
 def after(seconds: float) -> Decide:

@@ -134,7 +134,7 @@ class Execution:
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert self.model.open == 0
         assert not self.turn.is_waiting
-        for call in self.turn.report("native").calls:
+        for call in self.turn.snapshot().calls:
             assert call.code in (None, "cancelled", "deadline")
             assert call.block.startswith(f"[SPECIALIST_{'RESULT' if call.code is None else 'ERROR'}: {call.name}")
         last = self.events[-1]
@@ -283,7 +283,7 @@ def test_each_reason_ends_each_wait(
         one.assert_over()
         assert last.items() <= short(one.events)[-1].items()
         assert one.stored == [(next(iter(last.values())), "Let ")]
-        assert [call.code for call in one.turn.report("native").calls] in ([], [code], [None])
+        assert [call.code for call in one.turn.snapshot().calls] in ([], [code], [None])
 
     run_jumping(main())
 
@@ -366,7 +366,7 @@ def test_code_that_ignores_its_cancellation_is_abandoned(wrap: Any, items: list[
         await one.run_until(SpecialistStart if codes else Token, lambda: one.turn.stop("cancelled"))
         assert asyncio.get_running_loop().time() <= 0.2
         assert short(one.events)[-1] == done("A ", len(codes), 1, "cancelled")
-        assert [call.code for call in one.turn.report("native").calls] == codes
+        assert [call.code for call in one.turn.snapshot().calls] == codes
         assert one.stored == [("cancelled", "A ")]
 
     run_jumping(main())

@@ -48,7 +48,7 @@ async def test_the_next_model_continues_the_exact_text(failing: list[Item], expe
     (request,) = second.requests
     assert [message.content for message in request if message.role == "assistant"] == ([expected] if expected else [])
     assert turn.exchange.model == "second"
-    assert [(one.model, one.error) for one in turn.report("native").passes] == [
+    assert [(one.model, one.error) for one in turn.snapshot().passes] == [
         ("first", failing[-1].code),  # type: ignore[union-attr]
         ("second", None),
     ]
@@ -66,7 +66,7 @@ async def test_the_next_model_continues_the_exact_text(failing: list[Item], expe
 async def test_a_refused_request_has_no_tokens(failing: list[Item], counts: tuple[int, int, bool]) -> None:
     turn = chain(Player(failing), Player("4."))
     await read(turn)
-    refused = turn.report("native").passes[0]
+    refused = turn.snapshot().passes[0]
     assert (refused.prompt_tokens and True, refused.completion_tokens, refused.estimated) == counts
 
 

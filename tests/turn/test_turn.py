@@ -224,7 +224,7 @@ def test_a_model_that_calls_for_ever_is_stopped() -> None:
         assert isinstance(last, Done)
         assert last.stop_reason == "call_limit"
         assert last.passes == len(model.requests) <= limits.calls + 2
-        assert [call.id for call in turn.report("native").calls] == [f"c{n}" for n in range(1, last.calls + 1)]
+        assert [call.id for call in turn.snapshot().calls] == [f"c{n}" for n in range(1, last.calls + 1)]
 
 
 # Attachments and the question
@@ -366,18 +366,16 @@ def test_a_running_turn_is_reported() -> None:
 
         def look(event: Any) -> None:
             if isinstance(event, Token):
-                reports.append(turn.report("native"))
                 snapshots.append(turn.snapshot())
                 turn.stop("cancelled")
 
         await read(turn, look)
 
-    reports: list[Any] = []
     snapshots: list[Exchange] = []
     run_jumping(main())
-    ended, running = reports[0].passes
-    assert (reports[0].state, ended.number, ended.finish) == ("running", 1, "complete")
+    ended, running = snapshots[0].passes
+    assert (snapshots[0].state, ended.number, ended.finish) == ("running", 1, "complete")
     assert (running.number, running.ended_ms, running.finish, running.error) == (2, None, None, None)
     assert (running.completion_tokens, running.estimated) == (3, True)
-    assert reports[0].first_token_ms == running.first_token_ms is not None
+    assert snapshots[0].first_token_ms == running.first_token_ms is not None
     assert [type(part) for part in snapshots[0].parts] == [Call, Text]

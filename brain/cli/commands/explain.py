@@ -5,15 +5,12 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-
-import msgspec
 
 from brain.cli.commands.store_access import describe_no_data, open_existing_store
 from brain.cli.process import DONE, CommandError
 from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms, name_role, text
 from brain.events import SpecialistError
-from brain.messages import Call, PassReport, TurnReport, report_answer, to_answer_id
+from brain.messages import Call, Exchange, PassReport, to_answer_id
 from brain.prompts.blocks import block_content
 from brain.protocols.bodies import encode
 from brain.protocols.native.resources import turn_report
@@ -43,49 +40,47 @@ async def explain(arguments: argparse.Namespace, settings: Settings) -> int:
         what = "No answers" if name == LAST else f"No answer of turn '{name}'"
         raise CommandError(f"{what} of user {user}", "brain explain last")
     conversation_id, exchange = found
-    report = report_answer(exchange, conversation_id, user)
     if arguments.json:
-        sys.stdout.buffer.write(encode(turn_report(report, settings.cost, block_content)) + b"\n")
+        report = turn_report(conversation_id, exchange, user, settings.cost, block_content)
+        sys.stdout.buffer.write(encode(report) + b"\n")
         return DONE
-    print(f"{report.turn_id} · {conversation_id} · {report.began.astimezone():%Y-%m-%d %H:%M} · {report.strategy}")
-    for ms, line in _timeline(report, settings):
+    began = "" if exchange.started is None else f"{exchange.started.astimezone():%Y-%m-%d %H:%M} · "
+    print(f"{exchange.turn_id} · {conversation_id} · {began}{exchange.strategy}")
+    for ms, line in _timeline(exchange, settings):
         print(escape_invisible(f"{'' if ms is None else format_ms(ms):>{len(INDENT) - 2}}  {line}"))
-    recording = None if settings.archive is None else find_recording(settings.archive, report.turn_id)
+    recording = None if settings.archive is None else find_recording(settings.archive, exchange.turn_id)
     if recording is not None:
         print(f"Play it with: brain replay {shlex.quote(str(recording))}")
     return DONE
 
 
-def _timeline(report: TurnReport, settings: Settings) -> Iterator[Line]:
-    rounds = {one.n: one for one in report.rounds}
-    if not report.passes:
+def _timeline(exchange: Exchange, settings: Settings) -> Iterator[Line]:
+    rounds = {one.n: one for one in exchange.rounds}
+    if not exchange.passes:
         yield None, text("explainOld")
-        report = replace(
-            report,
-            calls=[msgspec.structs.replace(one, turn_pass=0) for one in report.calls],
-            notices=[msgspec.structs.replace(one, turn_pass=0) for one in report.notices],
-        )
-    yield from _decisions(report, 0)
-    for one in report.passes:
+        yield from _decisions(exchange, None)
+    else:
+        yield from _decisions(exchange, 0)
+    for one in exchange.passes:
         if (opened := rounds.pop(one.round, None)) is not None:
             yield opened.began_ms, text("explainRound", count=opened.n, role=name_role(opened.role), model=opened.model)
             if opened.text:
                 yield None, _as_line(opened.text)
         title = text("explainRequest", count=one.number, model=one.model)
         yield one.began_ms, f"{title}: {', '.join(_facts(one, settings.cost(one)))}"
-        yield from _decisions(report, one.number)
-    status = report.passes[-1].status if report.error is not None and report.passes else None
-    ending = explain_outcome(report.outcome) or text("explainComplete")
-    yield report.total_ms, f"{ending} ({report.outcome}){_status(status)}"
-    usage = report.usage
-    costs = [cost for one in report.passes if (cost := settings.cost(one)) is not None]
-    read = [one for one in report.passes if one.prompt_tokens + one.completion_tokens]
+        yield from _decisions(exchange, one.number)
+    status = exchange.passes[-1].status if exchange.error_code is not None and exchange.passes else None
+    ending = explain_outcome(exchange.outcome) or text("explainComplete")
+    yield exchange.duration_ms, f"{ending} ({exchange.outcome}){_status(status)}"
+    usage = exchange.total_usage
+    costs = [cost for one in exchange.passes if (cost := settings.cost(one)) is not None]
+    read = [one for one in exchange.passes if one.prompt_tokens + one.completion_tokens]
     unpriced = dict.fromkeys(one.model for one in read if settings.cost(one) is None)
     missing = [text("explainUnpriced", models=", ".join(unpriced))] if costs and unpriced else []
     amounts = _amounts(usage.prompt_tokens, usage.reused_tokens, usage.completion_tokens, is_estimated=usage.estimated)
     yield None, f"{text('explainTotal')}: {', '.join([*amounts, *_cost(sum(costs) if costs else None), *missing])}"
-    if report.calls:
-        yield None, ", ".join(f"{name} × {count}" for name, count in report.calls_by_name.items())
+    if exchange.calls:
+        yield None, ", ".join(f"{name} × {count}" for name, count in exchange.calls_by_name.items())
 
 
 def _facts(one: PassReport, cost: float | None) -> Iterator[str]:
@@ -109,23 +104,23 @@ def _cost(cost: float | None) -> Sequence[str]:
     return [] if cost is None else [text("explainCost", cost=f"{cost:.4f}")]
 
 
-def _decisions(report: TurnReport, number: int) -> Iterator[Line]:
-    """Yield the calls of a pass and what Brain decided during it; 0 means before the first one."""
-    one = report.passes[number - 1] if number else None
+def _decisions(exchange: Exchange, number: int | None) -> Iterator[Line]:
+    """Yield the calls of a pass and what Brain decided during it; 0 means before the first one, None all."""
+    one = exchange.passes[number - 1] if number else None
     if one is not None and one.is_prefill_refused:
         yield None, f"  {text('explainPrefill')}"
     if one is not None and one.are_tools_refused:
         yield None, f"  {text('explainTools')}"
-    for call in report.calls:
-        if call.turn_pass == number:
+    for call in exchange.calls:
+        if number in (None, call.turn_pass):
             yield call.began_ms, f"  {_describe_call(call)}"
             if call.outcome == "ok":
                 yield None, f"    {_as_line(block_content(call.name, call.block, failed=False), MAX_LENGTH)}"
-    is_ending = number == len(report.passes) and report.error is not None
+    is_ending = number == len(exchange.passes) and exchange.error_code is not None
     if one is not None and one.error is not None and not is_ending:
         yield one.ended_ms, f"  {explain_outcome(one.error)}{_status(one.status)}"
-    for notice in report.notices:
-        if notice.turn_pass == number:
+    for notice in exchange.notices:
+        if number in (None, notice.turn_pass):
             label = f"{text('added')}: " if notice.code == "steered" else ""
             yield None, f"  {label}{_as_line(notice.text)}"
 

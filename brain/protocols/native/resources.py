@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, get_args
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from brain.events import Citation, Round, StopReason
 from brain.messages import (
     Annotation,
+    Call,
     ChatMessage,
     Conversation,
     ConversationPage,
@@ -20,7 +20,6 @@ from brain.messages import (
     RoundRecord,
     Steer,
     Text,
-    TurnReport,
     chat_messages,
 )
 from brain.protocols.bodies import encode
@@ -101,20 +100,38 @@ def encode_recall(is_on: bool) -> bytes:
 
 
 def turn_report(
-    report: TurnReport, cost: Callable[[PassReport], float | None], block_content: BlockContent
+    conversation_id: str,
+    exchange: Exchange,
+    user: str | None,
+    cost: Callable[[PassReport], float | None],
+    block_content: BlockContent,
 ) -> dict[str, Any]:
     """Return the report of a turn as JSON values.
 
     Args:
         cost: returns the cost of a pass, if it is known.
     """
-    data: dict[str, Any] = msgspec.to_builtins(replace(report, calls=()))
-    costs = [cost(one) for one in report.passes]
+    costs = [cost(one) for one in exchange.passes]
+    data: dict[str, Any] = {
+        "turn_id": exchange.turn_id,
+        "conversation_id": conversation_id,
+        "message_id": exchange.answer_id,
+        "user": user,
+        "wire": exchange.wire,
+        "model": exchange.model,
+        "state": exchange.state,
+        "began": exchange.started,
+        "total_ms": exchange.duration_ms,
+        "first_token_ms": exchange.first_token_ms,
+        "stop_reason": exchange.stop_reason,
+        "error": exchange.error_code,
+        "usage": exchange.total_usage,
+        "passes": [{**msgspec.to_builtins(one), "cost": its} for one, its in zip(exchange.passes, costs, strict=True)],
+        "strategy": exchange.strategy,
+    }
     data["cost"] = sum(known) if (known := [one for one in costs if one is not None]) else None
-    for one, its_cost in zip(data["passes"], costs, strict=True):
-        one["cost"] = its_cost
-    data["rounds"] = [_round(one) for one in report.rounds]
-    data["notices"] = [{"code": one.code, "text": one.text, "turn_pass": one.turn_pass} for one in report.notices]
+    data["rounds"] = [_round(one) for one in exchange.rounds]
+    data["notices"] = [{"code": one.code, "text": one.text, "turn_pass": one.turn_pass} for one in exchange.notices]
     data["calls"] = [
         {
             "call_id": call.id,
@@ -132,9 +149,9 @@ def turn_report(
             "approval": call.approval,
             "preview": call.preview,
         }
-        for call in report.calls
+        for call in exchange.calls
     ]
-    data["calls_by_name"] = report.calls_by_name
+    data["calls_by_name"] = exchange.calls_by_name
     return data
 
 
@@ -160,7 +177,11 @@ def _messages(exchange: Exchange, count_tokens: CountTokens, block_content: Bloc
     yield {
         **_message(answer),
         **({"source": answer.source} if answer.source == "report" else {}),
-        "parts": [_part(part, block_content, rounds) for part in _annotate(answer.parts, exchange.annotations)],
+        "parts": [
+            _part(part, block_content, rounds)
+            for part in _annotate(answer.parts, exchange.annotations)
+            if exchange.outcome or not isinstance(part, Call) or part.block  # running calls are events
+        ],
         **_outcome(answer.outcome),
         **_details(exchange),
         "model": exchange.model,

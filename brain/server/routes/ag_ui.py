@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, Round, SpecialistError, SpecialistResult, SpecialistStart
-from brain.messages import ClientMessage, TurnReport
+from brain.messages import ClientMessage, Exchange
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
 from brain.protocols.bodies import check_limit
@@ -41,7 +41,7 @@ async def run_agent(request: Request) -> ASGIApp:
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     await wait_if_ending(await engine_of(request).runs.find_newest(options.conversation_id, user_of(request)))
     run = await begin_run(request, turn_request, "ag_ui", RunOptions(unread_seconds=0.0), history)
-    return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.report().model), rejects=is_busy)
+    return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.snapshot().model), rejects=is_busy)
 
 
 async def _resume(request: Request, messages: Sequence[ClientMessage], options: RequestOptions) -> ASGIApp | None:
@@ -56,36 +56,36 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     if run is None or run.conversation_id != options.conversation_id:
         newest = await turns.find_newest(options.conversation_id, user)
         if newest is not None and not newest.has_ended:
-            report = await newest.control(ShowTurn())
+            exchange = await newest.control(ShowTurn())
             await newest.catch_up()
-            open_calls = [call.id for call in report.calls if call.approval == "asked"]
+            open_calls = [call.id for call in exchange.calls if call.approval == "asked"]
             ids = ", ".join(f"{newest.id}.{call_id}.{newest.log.last}" for call_id in open_calls)
-            if report.state == "waiting":
+            if exchange.state == "waiting":
                 raise _interrupted(
                     f"This thread waits for an approval. Send `resume` with one entry per interrupt: {ids}."
                 )
         if any(answer.approve is not None for answer in answers):
             raise _unknown(answers[0])
         return None
-    report = await run.control(ShowTurn())
+    exchange = await run.control(ShowTurn())
     await run.catch_up(answers[0].after)
     received = run.log.events(until=answers[0].after)
-    _check_answers(report, received, answers)
+    _check_answers(exchange, received, answers)
     known_ids = {f"{run.id}.{event.call_id}" for event in received if isinstance(event, (ApprovalRequired, *_DECIDED))}
     message = "\n\n".join(messages_since(messages, known_ids))
     check_limit("messages", len(message), MESSAGE_LENGTH, "characters after the interrupt")
-    approvals = {call.id: call.approval for call in report.calls}
+    approvals = {call.id: call.approval for call in exchange.calls}
     undecided = [answer for answer in answers if approvals.get(answer.call_id) == "asked"]
     if undecided and message:  # a repeated request changes nothing
         await run.control(SteerTurn(message))
     for answer in undecided:
         await run.control(Decide(answer.call_id, bool(answer.approve)))
     current = next((event for event in reversed(received) if isinstance(event, Round)), None)
-    encoder = ag_ui.Encoder(options, run.id, report.model, len(received), known_ids, current)
+    encoder = ag_ui.Encoder(options, run.id, exchange.model, len(received), known_ids, current)
     return stream(request, run, encoder, len(received))
 
 
-def _check_answers(report: TurnReport, received: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
+def _check_answers(exchange: Exchange, received: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
     """Check that the answers match the open interrupts of this run and do not contradict earlier answers.
 
     Args:
@@ -93,9 +93,9 @@ def _check_answers(report: TurnReport, received: Sequence[Event], answers: Seque
     """
     interrupts = {event.call_id for event in received if isinstance(event, ApprovalRequired)}
     interrupts -= {event.call_id for event in received if isinstance(event, _DECIDED)}
-    approvals = {call.id: call.approval for call in report.calls}
+    approvals = {call.id: call.approval for call in exchange.calls}
     for answer in answers:
-        if answer.turn_id != report.turn_id or answer.after != len(received) or answer.call_id not in interrupts:
+        if answer.turn_id != exchange.turn_id or answer.after != len(received) or answer.call_id not in interrupts:
             raise _unknown(answer)
         approval = approvals.get(answer.call_id)
         # the client can repeat an answer, and cancel an expired interrupt
@@ -110,7 +110,7 @@ def _check_answers(report: TurnReport, received: Sequence[Event], answers: Seque
     unanswered = interrupts - {answer.call_id for answer in answers}
     still_open = [call_id for call_id in sorted(unanswered) if approvals.get(call_id) == "asked"]
     if still_open:
-        ids = ", ".join(f"{report.turn_id}.{call_id}.{len(received)}" for call_id in still_open)
+        ids = ", ".join(f"{exchange.turn_id}.{call_id}.{len(received)}" for call_id in still_open)
         raise _interrupted(f"`resume` must answer every open interrupt; missing: {ids}.")
 
 

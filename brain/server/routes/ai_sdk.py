@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
-from brain.messages import TurnReport
+from brain.messages import to_answer_id
 from brain.protocols import ai_sdk
 from brain.protocols.ai_sdk import RequestOptions
 from brain.runtime.commands import Decide, ShowTurn
@@ -37,7 +37,7 @@ async def chat(request: Request) -> ASGIApp:
     )
     run = await runs.begin_run(request, turn_request, "ai_sdk", run_options, history)
     owns_run = options.sdk_version == 5 and not options.resumable
-    encoder = _encoder(run, options, run.report())
+    encoder = _encoder(run, options)
     return runs.start_and_stream(request, run, encoder, owns_run=owns_run, rejects=runs.is_busy)
 
 
@@ -53,7 +53,7 @@ async def reconnect(request: Request) -> ASGIApp:
     if run.has_ended and run.last_received >= run.log.last:  # old clients would show the answer twice
         return nothing
     try:
-        return runs.stream(request, run, _encoder(run, options, await run.control(ShowTurn())))
+        return runs.stream(request, run, _encoder(run, options))
     except BadRequest as error:
         if error.status != 410:
             raise
@@ -70,15 +70,15 @@ async def _continue(request: Request, conversation_id: str | None, options: Requ
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):
         raise runs.gone("The turn of this approval has expired. Send the message again.")
-    report = await run.control(ShowTurn())
+    exchange = await run.control(ShowTurn())
     decisions = {one.call_id: one.approve for one in options.decisions if one.turn_id == run.id}
-    if not decisions.keys() <= {call.id for call in report.calls if call.approval is not None}:
+    if not decisions.keys() <= {call.id for call in exchange.calls if call.approval is not None}:
         raise runs.not_found("This turn has no call with this approval ID.")
     for call_id, approve in decisions.items():
         with suppress(BadRequest):  # too late or already decided: the stream shows the outcome
             await run.control(Decide(call_id, approve))
     await run.catch_up()
-    encoder = _encoder(run, first_options, report)
+    encoder = _encoder(run, first_options)
     encoder.skip(run.log.events(), decisions)
     return runs.stream(request, run, encoder, encoder.event_count)
 
@@ -97,6 +97,6 @@ def _options_of(run: AnyRun | None) -> RequestOptions | None:
     return _decode_options(run.options) if run is not None and run.options else None
 
 
-def _encoder(run: AnyRun, options: RequestOptions, report: TurnReport) -> ai_sdk.Encoder:
-    message_id = None if options.continues else report.message_id
+def _encoder(run: AnyRun, options: RequestOptions) -> ai_sdk.Encoder:
+    message_id = None if options.continues else to_answer_id(run.id)
     return ai_sdk.Encoder(options.sdk_version, message_id, run.is_waiting_for)

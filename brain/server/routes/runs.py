@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from brain.errors import BadRequest, StoreError
 from brain.events import Error, Event, Notice, Thinking, Token
 from brain.markers.template_tokens import find_control_tokens
-from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
+from brain.messages import ClientMessage, History, new_conversation_id
 from brain.prompts import context_window
 from brain.prompts.client_history import UNKNOWN, ClientHistory
 from brain.protocols.bodies import as_rejection
@@ -50,10 +50,10 @@ async def begin_run(
     user = turn_request.user
     traceparent = request.headers.get("traceparent", "")
 
-    def record_end(report: TurnReport) -> None:
+    def record_end(run: Run) -> None:
         state.rate_limits.release(user)
         state.admission.count_end()
-        state.telemetry.record(report, traceparent)
+        state.telemetry.record(run.snapshot(), run.conversation_id, user, traceparent)
 
     pending: PendingStart | None = request.scope.get(PENDING_START)  # counted by `uvicorn_protocol`
     if pending is None:

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
-from brain.messages import TurnReport, report_answer, to_answer_id
+from brain.messages import Exchange, to_answer_id
 from brain.prompts.blocks import block_content
 from brain.protocols import native
 from brain.protocols.native.resources import turn_report
@@ -51,7 +51,7 @@ async def show(request: Request) -> Response:
     engine, user, turn_id = engine_of(request), user_of(request), request.path_params["id"]
     run = await engine.runs.find(turn_id, user)
     if run is not None:
-        return _report(request, await run.control(ShowTurn()))
+        return _report(request, run, await run.control(ShowTurn()))
     found = (
         await engine.store.search(conversations.find_answer, user, to_answer_id(turn_id))
         if native.ID.fullmatch(turn_id)
@@ -59,28 +59,27 @@ async def show(request: Request) -> Response:
     )
     if found is None:
         raise not_found()
-    conversation_id, exchange = found
-    return _report(request, report_answer(exchange, conversation_id, user))
+    return ApiResponse(turn_report(*found, user, engine.settings.cost, block_content))
 
 
 async def cancel(request: Request) -> Response:
     """`POST /v1/turns/{id}/cancel`: stop the turn, unless it has ended."""
     run = await _find(request)
-    return _report(request, await run.control(CancelTurn()), 202)
+    return _report(request, run, await run.control(CancelTurn()), 202)
 
 
 async def steer(request: Request) -> Response:
     """`POST /v1/turns/{id}/steer`: add a message to the running turn."""
     run = await _find(request)
     message = native.parse_steering(await read_json(request))
-    return _report(request, await run.control(SteerTurn(message)), 202)
+    return _report(request, run, await run.control(SteerTurn(message)), 202)
 
 
 async def approve(request: Request) -> Response:
     """`POST /v1/turns/{id}/approvals/{call_id}`: approve or decline a call."""
     run = await _find(request)
     approve = native.parse_approval(await read_json(request))
-    return _report(request, await run.control(Decide(request.path_params["call_id"], approve)))
+    return _report(request, run, await run.control(Decide(request.path_params["call_id"], approve)))
 
 
 async def _find(request: Request) -> AnyRun:
@@ -90,5 +89,6 @@ async def _find(request: Request) -> AnyRun:
     return run
 
 
-def _report(request: Request, report: TurnReport, status: int = 200) -> Response:
-    return ApiResponse(turn_report(report, engine_of(request).settings.cost, block_content), status)
+def _report(request: Request, run: AnyRun, exchange: Exchange, status: int = 200) -> Response:
+    cost = engine_of(request).settings.cost
+    return ApiResponse(turn_report(run.conversation_id, exchange, run.user, cost, block_content), status)

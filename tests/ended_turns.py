@@ -1,11 +1,11 @@
-"""Reports of turns, for tests of those who look at them."""
+"""Exchanges of turns, for tests of those who look at them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from brain.events import Usage
-from brain.messages import Call, PassReport, TurnReport
+from brain.messages import Call, Exchange, PassReport
 
 BEGAN = datetime(2026, 3, 4, 5, 6, 7, 250_000, UTC)
 
@@ -31,21 +31,16 @@ def a_call(name: str = "weather", outcome: str | None = "ok", **more: Any) -> Ca
     return Call(name, code=code, block=block, **(known | more))  # type: ignore[arg-type]
 
 
-def a_report(passes: Sequence[PassReport] = (a_pass(),), calls: Sequence[Call] = (), **more: Any) -> TurnReport:
-    """A turn that ended."""
+def an_exchange(passes: Sequence[PassReport] = (a_pass(),), calls: Sequence[Call] = (), **more: Any) -> Exchange:
+    """The exchange of a turn that ended."""
     known = {
-        "turn_id": "t1",
-        "conversation_id": "conv1",
-        "message_id": "m1",
-        "user": "ann",
+        "answer_id": "m1",
         "wire": "native",
         "model": "ollama:llama3",
-        "state": "done",
-        "began": BEGAN,
+        "outcome": "complete",
+        "started": BEGAN,
         "total_ms": 1000,
         "first_token_ms": 120,
-        "stop_reason": "complete",
-        "error": None,
         "usage": Usage(100, 20, None, False),
     }
-    return TurnReport(passes=passes, calls=calls, **(known | more))  # type: ignore[arg-type]
+    return Exchange("", parts=list(calls), passes=tuple(passes), **(known | more))  # type: ignore[arg-type]
