@@ -123,7 +123,7 @@ async def _read_in_place(
     events: list[Event] = []
     with closing(Deadline(request.limits, lambda: None)) as deadline:
         names = [specialist.name for specialist in registry.usable()]
-        policy = CallPolicy(request, history, registry, allowed=registry.is_allowed, usable=names)
+        policy = CallPolicy(request, history, registry, usable=names)
         context = CallContext(
             request, history, registry, model, policy, Approvals(0.0), deadline, events.extend,
             max_block_bytes=BLOCK_BYTES,

@@ -4,7 +4,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, ValuesView
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -54,6 +54,7 @@ class Entry:
         unavailable_reason: For the operator: why it cannot run, and the remedy. None if it can.
         public_reason: Why it cannot run, for clients: without settings, commands and paths of the server.
         version: Its version, else that of its package.
+        is_allowed: Whether the operator allows it.
     """
 
     specialist: Specialist[..., Any]
@@ -62,6 +63,7 @@ class Entry:
     unavailable_reason: str | None = None
     version: str = ""
     public_reason: str = ""
+    is_allowed: bool = True
 
     @property
     def dependencies(self) -> Mapping[type, Any]:
@@ -107,6 +109,7 @@ class Registry(Mapping[str, Entry]):
         now: Clock for cached results, in seconds.
 
     Attributes:
+        call_seconds: Default time limit of a call, in seconds.
         dependencies: The objects of `provide`, by type.
         refused: Specialists that discovery did not register.
     """
@@ -119,9 +122,11 @@ class Registry(Mapping[str, Entry]):
     ) -> None:
         self._settings = settings or Settings()
         self._entries: dict[str, Entry] = {}
+        self._usable: tuple[Specialist[..., Any], ...] = ()
         self._cached: OrderedDict[CacheKey, tuple[float, CallResult]] = OrderedDict()
         self._variables: dict[str, set[str]] = {}  # environment variables by specialist, including rejected ones
         self._now = now
+        self.call_seconds = self._settings.call_seconds
         self.dependencies: Mapping[type, Any] = {type(value): value for value in provide}
         self.refused: list[Refusal] = []
 
@@ -129,14 +134,13 @@ class Registry(Mapping[str, Entry]):
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._entries))
+        return iter(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def is_allowed(self, name: str) -> bool:
-        """Whether the operator allows this specialist."""
-        return not self._settings.allowed_specialists or name in self._settings.allowed_specialists
+    def values(self) -> ValuesView[Entry]:
+        return self._entries.values()
 
     @cached_property
     def fetch(self) -> "Fetch":
@@ -145,16 +149,14 @@ class Registry(Mapping[str, Entry]):
 
         return Fetch(frozenset(self._settings.fetch_hosts))
 
-    @property
-    def call_seconds(self) -> float:
-        """Default time limit of a call, in seconds."""
-        return self._settings.call_seconds
+    def usable(self, names: Collection[str] | None = None) -> tuple[Specialist[..., Any], ...]:
+        """Return the specialists that can run: all, or those with these names."""
+        return self._usable if names is None else tuple(one for one in self._usable if one.name in names)
 
-    def usable(self, names: Iterable[str] | None = None) -> list[Specialist[..., Any]]:
-        """Return the specialists that can run now: all, or those with these names."""
-        chosen = self if names is None else sorted(set(names) & set(self._entries))
-        entries = [self[name] for name in chosen if self.is_allowed(name)]
-        return [entry.specialist for entry in entries if entry.unavailable_reason is None]
+    def _set(self, name: str, entry: Entry) -> None:
+        self._entries = dict(sorted({**self._entries, name: entry}.items()))
+        entries = [one for one in self.values() if one.is_allowed and one.unavailable_reason is None]
+        self._usable = tuple(one.specialist for one in entries)
 
     def add(self, specialist: Specialist[..., Any], origin: str = "the program", *, package: Package = None) -> None:
         """Register one specialist.
@@ -189,7 +191,8 @@ class Registry(Mapping[str, Entry]):
                 raise RegistrationError(f"specialist {name} from {origin}: {label}nothing provides {missing}")
         version = specialist.version or (package.version if package else "")
         own_settings = specialist_settings.read_settings(specialist, self._settings)
-        entry = Entry(specialist, origin, own_settings, None, version)
+        allowed = self._settings.allowed_specialists
+        entry = Entry(specialist, origin, own_settings, None, version, is_allowed=not allowed or name in allowed)
         if callable(needs):
             try:
                 reason = needs(**inject(find_injected(needs), entry.dependencies))
@@ -200,7 +203,7 @@ class Registry(Mapping[str, Entry]):
         elif needs is not None and package is not None and not has_extra(package, needs):
             reason = f"the extra {needs} is not installed: {install_command(needs, package.name)}"
             entry = replace(entry, unavailable_reason=reason, public_reason="not installed on this server")
-        self._entries[name] = entry
+        self._set(name, entry)
 
     def register(
         self, name: str, description: str, parameters: Schema, handler: Any, **options: Unpack[Options]
@@ -256,7 +259,7 @@ class Registry(Mapping[str, Entry]):
                 except Exception:
                     log.warning("specialist %s failed to start", name, exc_info=True)
                     reason = "it failed to start; the log has the error"
-                    self._entries[name] = replace(entry, unavailable_reason=reason, public_reason="failed to start")
+                    self._set(name, replace(entry, unavailable_reason=reason, public_reason="failed to start"))
                 else:
                     stack.push_async_callback(_exit_lifespan, name, manager)
             yield

@@ -87,7 +87,7 @@ class Assistant:
             mode, state = find_mode(self._settings, entry), await self.read_state(entry)
             is_next = _has_server(entry) and (state.is_assisted or is_small(entry.model))
             if entry.model.is_demo or mode == "always" or (mode == "auto" and is_next):
-                self._fit_soon(tuple(self._registry.usable()))
+                self._fit_soon(self._registry.usable())
 
     async def close(self) -> None:
         """Wait until what was learned is stored."""
@@ -135,7 +135,7 @@ class Assistant:
         if not specialists:
             return None
         small = is_small(entry.model)
-        installed = tuple(self._registry.usable())
+        installed = self._registry.usable()
         router = find_fitted(installed)
         if router is None and not (state.is_assisted or small):  # a model that may call by itself does not wait
             self._fit_soon(installed)

@@ -220,9 +220,8 @@ class Engine:
     def callable_specialists(self, user: str | None) -> list[str]:
         """Return the names of the specialists that a user can call, including unavailable ones."""
         allowed = self.settings.rights(user).specialists
-        return [
-            name for name in self.registry if self.registry.is_allowed(name) and (allowed is None or name in allowed)
-        ]
+        names = (entry.specialist.name for entry in self.registry.values() if entry.is_allowed)
+        return [name for name in names if allowed is None or name in allowed]
 
     def model_states(self) -> dict[str, State]:
         """Return the state of the circuit breaker of each model."""

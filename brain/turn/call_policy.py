@@ -7,7 +7,7 @@ counted call, one whose call exceeds the limit, and a last one in which no call 
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -52,7 +52,6 @@ class CallPolicy:
 
     Args:
         specialists: All registered specialists, by name.
-        allowed: Returns whether the operator allows a specialist.
         usable: Names of the specialists in the prompt.
         tools: The client's tools, by the names in the prompt.
         operator: The operator's instructions.
@@ -72,7 +71,6 @@ class CallPolicy:
         history: History,
         specialists: Mapping[str, Entry],
         *,
-        allowed: Callable[[str], bool] = lambda name: True,
         usable: Collection[str] = (),
         tools: Mapping[str, Tool] | None = None,
         operator: str = "",
@@ -87,7 +85,6 @@ class CallPolicy:
         self._request = request
         self._history = history
         self._specialists = specialists
-        self._is_allowed = allowed
         self._usable = usable
         self._operator = operator
         self._calls_by_name: Counter[str] = Counter()
@@ -181,13 +178,12 @@ class CallPolicy:
 
     def check_access(self, name: str) -> CallCode | None:
         """Return the error code if this turn must not call the specialist."""
-        if name not in self._specialists:
+        entry, requested = self._specialists.get(name), self._request.specialists
+        if entry is None:
             return "unknown"
-        requested = self._request.specialists
-        if not self._is_allowed(name) or (requested is not None and name not in requested):
+        if not entry.is_allowed or (requested is not None and name not in requested):
             return "denied"
-        requires_user = self._specialists[name].specialist.requires_user
-        return "unauthorized" if requires_user and self._request.user is None else None
+        return "unauthorized" if entry.specialist.requires_user and self._request.user is None else None
 
     def may_run_unasked(self, name: str, params: Mapping[str, Any]) -> bool:
         """Whether a valid call may run that no model asked for: it changes nothing, and nobody needs to approve it."""

@@ -164,9 +164,7 @@ class Turn:
         self.usable = registry.usable(request.specialists)
         usable_names = [specialist.name for specialist in self.usable]
         tools = name_tools(request.tools, frozenset(usable_names))
-        self._policy = CallPolicy(
-            request, history, registry, allowed=registry.is_allowed, usable=usable_names, tools=tools, operator=system
-        )
+        self._policy = CallPolicy(request, history, registry, usable=usable_names, tools=tools, operator=system)
         self._models = (model, *fallbacks)
         self._role_models = role_models or {}
         self.tools = tools

@@ -56,7 +56,7 @@ def test_usable_specialists() -> None:
     registry = registry_of("gamma", "echo", environ={"BRAIN_ALLOWED_SPECIALISTS": "alpha,echo"})
     registry.register("alpha", "Does it.", {"type": "object"}, lambda params: "x")
     assert list(registry) == ["alpha", "echo", "gamma"]
-    assert [registry.is_allowed(name) for name in registry] == [True, True, False]
+    assert [entry.is_allowed for entry in registry.values()] == [True, True, False]
     assert [one.name for one in registry.usable()] == ["alpha", "echo"]
     assert [one.name for one in registry.usable(["echo", "gamma", "nothing"])] == ["echo"]
 
@@ -146,7 +146,7 @@ def test_parameters_that_the_program_provides() -> None:
     registry = Registry(provide=[fridge])
     registry.add(cook)
     assert registry.dependencies == {Fridge: fridge}
-    assert registry.usable() == [cook]
+    assert registry.usable() == (cook,)
 
 
 # what a specialist needs
