@@ -78,11 +78,14 @@ class MemoryEventLog:
         self._tail_bytes = 0
         self._subscribers: tuple[Notify, ...] = ()
 
-    def append(self, events: Sequence[Event]) -> None:
-        """Number the events, store their frames and notify all subscribers."""
-        self._add(events, b"" if self._encode is None else self._encode(events))
+    def append(self, events: Sequence[Event], frames: bytes = b"") -> None:
+        """Number the events, store their frames and notify all subscribers.
 
-    def _add(self, events: Sequence[Event], frames: bytes) -> None:
+        Args:
+            frames: The frames, if they are encoded already.
+        """
+        if not frames and self._encode is not None:
+            frames = self._encode(events)
         self.last += len(events)
         if frames:
             self.bytes += len(frames)
@@ -188,4 +191,4 @@ class StoredEventLog(MemoryEventLog):
                 self.bytes = self._tail_bytes = 0
                 self._first, self.last = first, first - 1
             if last > self.last:
-                self._add(list(decode_frames(data)), data)
+                self.append(list(decode_frames(data)), data)
