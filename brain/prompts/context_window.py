@@ -45,12 +45,14 @@ def select_window(history: History, question: Exchange, window: Window, context_
     tokens = _history_share(window.tokens, context_tokens) - estimate_tokens(utf8_size(question.message) + file_bytes)
     offset = history.count - len(recent)
     selected = select_newest(recent, max_exchanges, tokens, offset)
-    previous = select_newest(recent[:-1], max_exchanges, tokens, offset)
-    has_moved = len(recent) - len(selected) > max(0, len(recent) - 1 - len(previous))
+    trimmed = 0
+    if len(selected) < len(recent):
+        previous = select_newest(recent[:-1], max_exchanges, tokens, offset)
+        trimmed = history.count - len(selected) if len(selected) <= len(previous) else 0  # the window has just moved
     return replace(
         history,
         exchanges=selected,
-        trimmed=history.count - len(selected) if has_moved else 0,
+        trimmed=trimmed,
         after_idle=bool(history.exchanges) and not recent,
         question=question,
     )

@@ -112,7 +112,7 @@ class SystemPrompt:
         return fixed_part(specialists, limits.calls, limits.calls_per_specialist, syntax, self.operator, context_tokens)
 
     def _client_instructions(self) -> str:
-        client = neutralize(self.client, self.tokens)
+        client = self.client and neutralize(self.client, self.tokens)
         if self.tools and self.must_call:
             names = (name for name, tool in self.tools.items() if tool.name == self.must_call)
             name = next(names, "a tool that the user's program runs")

@@ -589,10 +589,11 @@ class Settings:
         """Return the rights of a user: those in USERS, else the rights of all users."""
         own = (self.users or {}).get(user or "", {})
         specialists = own.get("specialists")
+        a_minute, at_once = (120, 32) if self.keys else (0, 0)
         return Rights(
             None if specialists is None else frozenset(specialists),
-            own.get("turns_a_minute", self._for_all(self.turns_a_minute, 120)),
-            own.get("turns_at_once", self._for_all(self.turns_at_once, 32)),
+            own.get("turns_a_minute", a_minute if self.turns_a_minute is None else self.turns_a_minute),
+            own.get("turns_at_once", at_once if self.turns_at_once is None else self.turns_at_once),
             own.get("tasks_per_day", self.tasks_per_day),
             own.get("task_tokens_per_day", self.task_tokens_per_day),
         )
@@ -601,11 +602,6 @@ class Settings:
         """Return a profile of tasks: its row in TASK_PROFILES, else the default."""
         default = TaskProfile(seconds=600.0 if name == "expert" else 300.0)
         return replace(default, **(self.task_profiles or {}).get(name, {}))
-
-    def _for_all(self, value: int | None, with_keys: int) -> int:
-        if value is not None:
-            return value
-        return with_keys if self.keys else 0
 
     @property
     def warnings(self) -> list[str]:
