@@ -80,7 +80,7 @@ def remember(tx: Tx, user: str, exchange: Exchange, texts: Sequence[str]) -> Non
     tx.execute("DELETE FROM answer WHERE at < ?", (tx.now - MAX_AGE,))
     tx.executemany(
         "INSERT INTO answer (user, digest, marks, at) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (user, digest) DO UPDATE SET marks = marks | excluded.marks, at = excluded.at",
+        "ON CONFLICT (user, digest) DO UPDATE SET marks = answer.marks | excluded.marks, at = excluded.at",
         [(number, digest, marks, tx.now) for digest in _digests(tx, texts)],
     )
 

@@ -19,7 +19,7 @@ from brain.messages import (
     Interaction,
     Item,
 )
-from brain.store import exchanges, items, rows, search_terms, tasks, turn_log, turns, users
+from brain.store import deletion, exchanges, full_text, items, rows, search_terms, tasks, turn_log, turns, users
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
@@ -42,6 +42,7 @@ _IS_SHOWN = (
 
 """Excludes exchanges that a running turn replaces."""
 
+_MATCHING = full_text.matching("exchange_words")
 _CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sources, c.private"
 
 
@@ -68,9 +69,10 @@ def list_conversations(
     searched = search_terms.search_words(text)
     if not searched:
         found = tx.execute(
-            f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.user = ? AND instr(c.title, ?) "
+            f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.user = ? "
+            "AND (? = '' OR replace(c.title, ?, '') <> c.title) "
             f"AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
-            (number, text.strip(), *page, limit),
+            (number, text.strip(), text.strip(), *page, limit),
         ).fetchall()
     else:
         found = _search(tx, number, searched, page, limit)
@@ -84,11 +86,11 @@ def _search(tx: Tx, user: int, words: Sequence[str], page: tuple[int, int], limi
     first one.
     """
     prefixes = (exchanges.term_prefix(user),)
-    whole = [search_terms.query(prefixes, word) for word in words]
-    begun = [*whole[:-1], search_terms.query(prefixes, words[-1], is_prefix=True)]
-    for operator in (" AND ", " OR ")[: len(words)]:
-        match = operator.join(begun)
-        found = _search_newest(tx, user, operator.join(whole), page, limit) or _search_all(tx, user, match, page, limit)
+    whole = [full_text.query(prefixes, word) for word in words]
+    begun = [*whole[:-1], full_text.query(prefixes, words[-1], is_prefix=True)]
+    for join in (full_text.all_of, full_text.any_of)[: len(words)]:
+        match = join(begun)
+        found = _search_newest(tx, user, join(whole), page, limit) or _search_all(tx, user, match, page, limit)
         if found or (page != FIRST_PAGE and _search_all(tx, user, match, FIRST_PAGE, 1)):
             return found
     return []
@@ -99,7 +101,7 @@ def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: 
 
     Returns nothing if the words are rare, or if too few of the newest conversations have them.
     """
-    frequent = "SELECT count(*) FROM (SELECT 1 FROM exchange_words WHERE exchange_words MATCH ? LIMIT ?)"
+    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {_MATCHING} LIMIT ?) some"
     if tx.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
         return []
     newest = tx.execute(
@@ -107,7 +109,7 @@ def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: 
         "AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
         (user, *page, NEWEST_SEARCHED),
     )
-    newest_hit = "SELECT max(rowid) FROM exchange_words WHERE exchange_words MATCH ? AND rowid BETWEEN ? AND ?"
+    newest_hit = f"SELECT max(key) FROM {_MATCHING} WHERE key BETWEEN ? AND ?"
     found = list[Any]()
     for row in newest:
         ((at,),) = tx.execute(newest_hit, (match, row[0] << EXCHANGES, exchanges.span(row[0])[1]))
@@ -121,8 +123,7 @@ def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: 
 def _search_all(tx: Tx, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
     """Search all conversations through the index."""
     return tx.execute(
-        f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM exchange_words "
-        f"WHERE exchange_words MATCH ? GROUP BY 1) "
+        f"WITH hit AS (SELECT key >> {EXCHANGES} AS conversation, max(key) AS at FROM {_MATCHING} GROUP BY 1) "
         f"SELECT {_CONVERSATION}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
         f"WHERE c.user = ? AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) "
         "ORDER BY c.used DESC, c.key DESC LIMIT ?",
@@ -195,7 +196,7 @@ def find_answer(tx: Tx, user: str, answer_id: str | None) -> tuple[str, Exchange
     found = tx.execute(
         f"SELECT c.id, e.key, data, outcome = '' AND until <= ?, question_id FROM ({newest}) c "
         f"JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {which} ORDER BY e.started DESC LIMIT 1",
-        (tx.now, users.find(tx, user), NEWEST_SEARCHED if answer_id is None else -1, *values),
+        (tx.now, users.find(tx, user), NEWEST_SEARCHED if answer_id is None else 2**62, *values),
     ).fetchone()
     return None if found is None else (found[0], _show(tx, found[1:]))
 
@@ -213,7 +214,7 @@ def rename(tx: Tx, user: str, conversation_id: str, title: str) -> Conversation 
 
 
 def delete(tx: Tx, user: str, conversation_id: str) -> int | None:
-    """Delete a conversation and its tasks, as `exchanges.hide_conversation` does.
+    """Delete a conversation and its tasks, as `deletion.delete_conversation` does.
 
     Returns:
         Its key; None if it did not exist.
@@ -228,12 +229,12 @@ def delete(tx: Tx, user: str, conversation_id: str) -> int | None:
         raise turns.ConversationBusy
     turn_log.forget(tx, user, row[0])
     tasks.remove_all(tx, user, conversation_id)
-    exchanges.hide_conversation(tx, row[0])
+    deletion.delete_conversation(tx, row[0])
     return int(row[0])
 
 
 def delete_user(tx: Tx, user: str) -> Counts:
-    """Delete all data of a user, as `users.erase` does; return the counts.
+    """Delete all data of a user, as `deletion.erase_user` does; return the counts.
 
     Raises:
         BadRequest: `busy`, a turn of the user is running.
@@ -250,7 +251,7 @@ def delete_user(tx: Tx, user: str) -> Counts:
             raise turns.ConversationBusy
     counts = users.count(tx, user)
     turn_log.forget(tx, user)
-    users.erase(tx, number)
+    deletion.erase_user(tx, number)
     return counts
 
 

@@ -65,14 +65,13 @@ class _TransactionUndone(Exception):
 class SQLiteTx:
     """A transaction of SQLite: see `Tx`."""
 
-    __slots__ = ("_clock", "_now", "execute", "executemany", "is_in_memory", "process", "running")
+    __slots__ = ("_clock", "_now", "execute", "executemany", "process", "running")
 
     def __init__(self, db: sqlite3.Connection, database: "Database") -> None:
         self.execute = db.execute
         self.executemany = db.executemany
         self.process = database.process
         self.running = database.running
-        self.is_in_memory = database.path is None
         self._clock = database.clock
         self._now: int | None = None
 

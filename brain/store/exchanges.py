@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from brain.messages import RECALL_NOTE, Attachment, Exchange, Marks, Source
-from brain.store import rows, search_terms
+from brain.store import full_text, rows, search_terms
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
 from brain.text import strip_invisible
@@ -28,6 +31,12 @@ IN_CONVERSATION = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHA
 
 _UNINDEXED = f"SELECT {rows.EXCHANGE} FROM exchange WHERE unindexed = 1 AND outcome <> ''"
 _NOTE = re.compile(rf"^{RECALL_NOTE}.*\n*", re.MULTILINE)
+
+
+class _Titled(msgspec.Struct):
+    """A stored task, without the rest."""
+
+    title: str
 
 
 def span(conversation: int) -> tuple[int, int]:
@@ -137,21 +146,11 @@ def remove_conversation(tx: Tx, conversation: int) -> None:
     tx.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
 
 
-def hide_conversation(tx: Tx, conversation: int) -> None:
-    """Delete a conversation with its memories at once. Its rows are removed later, in small transactions.
-
-    Facts stay, without their source message.
-    """
-    remove_memories(tx, conversation)
-    tx.execute("UPDATE item SET conversation = NULL, exchange = NULL WHERE conversation = ?", (conversation,))
-    tx.execute("UPDATE conversation SET user = NULL, memory = NULL WHERE key = ?", (conversation,))
-
-
 def remove_memories(tx: Tx, conversation: int) -> None:
     """Delete the memories of a conversation. One that also stands for others stays, without its source."""
-    memories = "(conversation = :key AND kind = 'memory') OR key = (SELECT memory FROM conversation WHERE key = :key)"
-    others = "SELECT 1 FROM conversation c WHERE c.memory = item.key AND c.key <> :key"
-    tx.execute(f"DELETE FROM item WHERE ({memories}) AND NOT EXISTS ({others})", {"key": conversation})
+    memories = "(conversation = ? AND kind = 'memory') OR key = (SELECT memory FROM conversation WHERE key = ?)"
+    others = "SELECT 1 FROM conversation c WHERE c.memory = item.key AND c.key <> ?"
+    tx.execute(f"DELETE FROM item WHERE ({memories}) AND NOT EXISTS ({others})", (conversation,) * 3)
 
 
 def remove_recalled(exchange: Exchange) -> None:
@@ -181,11 +180,14 @@ def update_times(tx: Tx, conversation: int) -> None:
         (first, last, conversation),
     )
     # separate and conditional: SQLite rewrites the index entry of an assigned column even if its value is the same
+    lacking = (
+        "EXISTS (SELECT 1 FROM exchange WHERE key "
+        "BETWEEN CASE WHEN summarised_to < ? THEN ? ELSE summarised_to + 1 END AND ? "
+        "AND in_history = 1 AND sources & ? = 0)"
+    )
     tx.execute(
-        "UPDATE conversation SET unsummarised = NOT unsummarised WHERE key = ? AND unsummarised <> EXISTS "
-        "(SELECT 1 FROM exchange WHERE key BETWEEN max(?, summarised_to + 1) AND ? AND in_history = 1 "
-        "AND sources & ? = 0)",
-        (conversation, first, last, SOURCES["task"]),
+        f"UPDATE conversation SET unsummarised = 1 - unsummarised WHERE key = ? AND (unsummarised = 1) <> {lacking}",
+        (conversation, first, first, last, SOURCES["task"]),
     )
 
 
@@ -203,11 +205,11 @@ def list_first(tx: Tx, conversation: int) -> None:
     stays last.
     """
     tx.execute(
-        "UPDATE conversation SET used = max(updated, 1 + newest.used) FROM (SELECT key, used FROM conversation "
-        "WHERE user = (SELECT user FROM conversation WHERE key = :key) ORDER BY used DESC, key DESC LIMIT 1) newest "
-        "WHERE conversation.key = :key AND sources & :task = 0 "
-        "AND (newest.key <> :key OR conversation.used < updated - :recent)",
-        {"key": conversation, "recent": USED_SECONDS * rows.SECOND, "task": SOURCES["task"]},
+        "UPDATE conversation SET used = CASE WHEN updated > newest.used THEN updated ELSE newest.used + 1 END "
+        "FROM (SELECT key, used FROM conversation WHERE user = (SELECT user FROM conversation WHERE key = ?) "
+        "ORDER BY used DESC, key DESC LIMIT 1) newest WHERE conversation.key = ? AND sources & ? = 0 "
+        "AND (newest.key <> conversation.key OR conversation.used < updated - ?)",
+        (conversation, conversation, SOURCES["task"], USED_SECONDS * rows.SECOND),
     )
 
 
@@ -227,11 +229,13 @@ def set_title(tx: Tx, conversation: int) -> None:
     title = _title_of(exchange.message) or _title_of(" ".join(name for (name,) in files))
     if exchange.source == "report":
         query = (
-            "SELECT json_extract(t.data, '$.title') FROM conversation c JOIN task t ON t.user = c.user "
-            "AND t.conversation = c.id WHERE c.key = ? ORDER BY t.key LIMIT 1"
+            "SELECT t.data FROM conversation c JOIN task t ON t.user = c.user AND t.conversation = c.id "
+            "WHERE c.key = ? ORDER BY t.key LIMIT 1"
         )
-        title = next((title for (title,) in tx.execute(query, (conversation,))), title)
-    query = "SELECT title FROM conversation WHERE key = ? AND NOT named AND title <> ?"
+        for (data,) in tx.execute(query, (conversation,)).fetchall():
+            with suppress(msgspec.MsgspecError):
+                title = msgspec.json.decode(data, type=_Titled).title
+    query = "SELECT title FROM conversation WHERE key = ? AND named = 0 AND title <> ?"
     former = tx.execute(query, (conversation, title)).fetchone()
     if former == ("",) and _title_of(exchange.message):  # the first exchange is indexed with these words
         tx.execute("UPDATE conversation SET title = ? WHERE key = ?", (title, conversation))
@@ -291,4 +295,4 @@ def _index(tx: Tx, key: int, user: int | None, *texts: str) -> None:
     if user is None:  # the conversation is deleted
         return
     terms = " ".join(search_terms.index_terms(term_prefix(user), text) for text in texts)
-    tx.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, ?)", (key, terms))
+    full_text.put(tx, "exchange_words", key, terms)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from brain.errors import BadRequest
 from brain.messages import Category, Item, Kind
-from brain.store import exchanges, rows, search_terms, users
+from brain.store import exchanges, full_text, rows, search_terms, users
 from brain.store.tx import Tx
 
 KINDS: Sequence[Kind] = ("fact", "memory")
@@ -88,13 +88,13 @@ def put(tx: Tx, user: str, item: Item) -> int:
         BadRequest: `too_large`, the user's quota is exceeded.
     """
     number = users.add(tx, user)
-    key, conversation = write(tx, number, item)
-    users.check_quota(tx, number, "text", conversation=conversation)
+    key = write(tx, number, item)
+    users.check_quota(tx, number, "text")
     return key
 
 
-def write(tx: Tx, user: int, item: Item, import_key: int | None = None) -> tuple[int, int | None]:
-    """Write an item without checking the quota; return its key, and the key of its source conversation.
+def write(tx: Tx, user: int, item: Item, import_key: int | None = None) -> int:
+    """Write an item without checking the quota; return its key.
 
     Args:
         import_key: the import to which it belongs until that ends.
@@ -117,8 +117,8 @@ def write(tx: Tx, user: int, item: Item, import_key: int | None = None) -> tuple
         tuple(columns.values()),
     ).fetchall()
     terms = search_terms.index_terms(_term_prefix(user, item.kind), item.text)
-    tx.execute("INSERT OR REPLACE INTO item_words (rowid, words) VALUES (?, ?)", (key, terms))
-    return int(key), conversation
+    full_text.put(tx, "item_words", key, terms)
+    return int(key)
 
 
 def erase(tx: Tx, user: str, item_id: str) -> bool:
@@ -145,7 +145,7 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
     number = users.find(tx, user)
     if number is None:
         return []
-    query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
+    query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?) some"
     ((count,),) = tx.execute(query, (number, MAX_COUNTED))
     prefixes = [_term_prefix(number, kind) for kind in kinds]
     words = search_terms.search_words(text)
@@ -153,17 +153,20 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
         words = _rarest(tx, prefixes, words)
     hits = list[tuple[frozenset[int], float]]()
     for word in words:
-        exact = _hits(tx, search_terms.query(prefixes, word))
+        exact = full_text.newest(tx, "item_words", full_text.query(prefixes, word), MAX_HITS)
         hits.append((exact, 1.0))
         stem = search_terms.stem(word)
         if stem != word and len(exact) < MAX_HITS:
-            begun = _hits(tx, search_terms.query(prefixes, stem, is_prefix=True))
+            query = full_text.query(prefixes, stem, is_prefix=True)
+            begun = full_text.newest(tx, "item_words", query, MAX_HITS)  # also of an import that has not ended
             hits.append((begun - exact, PREFIX_SHARE))
     weights: dict[int, float] = {}
     for keys, share in sorted(hits, key=lambda hit: len(hit[0])):
         weight = share * math.log(1 + (count - len(keys) + 0.5) / (len(keys) + 0.5))
         for key in keys if len(weights) < MAX_CANDIDATES else keys & weights.keys():
             weights[key] = weights.get(key, 0.0) + weight
+    if not weights:
+        return []
     best = nlargest(max(limit, MIN_SCORED), weights, key=weights.__getitem__)
     marks = ", ".join("?" * len(best))
     texts = tx.execute(f"SELECT key, text FROM item WHERE +user = ? AND key IN ({marks})", (number, *best))
@@ -175,25 +178,22 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
 def _rarest(tx: Tx, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
     """Return the words with the fewest matches, but at least one."""
 
+    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {full_text.matching('item_words')} LIMIT ?) some"
+
     def count(match: str) -> int:
-        query = "SELECT count(*) FROM (SELECT 1 FROM item_words WHERE item_words MATCH ? LIMIT ?)"
-        return int(tx.execute(query, (match, 2 * MAX_HITS)).fetchone()[0])
+        return int(tx.execute(frequent, (match, 2 * MAX_HITS)).fetchone()[0])
 
     counts = {}
     for word in words:
-        found = count(search_terms.query(prefixes, word))
-        counts[word] = found or count(search_terms.query(prefixes, search_terms.stem(word), is_prefix=True))
+        found = count(full_text.query(prefixes, word))
+        counts[word] = found or count(full_text.query(prefixes, search_terms.stem(word), is_prefix=True))
     return nsmallest(MAX_WORDS, (word for word in words if counts[word]), key=counts.__getitem__)
-
-
-def _hits(tx: Tx, match: str) -> frozenset[int]:
-    """Return the newest items that match a term, also of an import that has not ended."""
-    newest = "SELECT rowid FROM item_words WHERE item_words MATCH ? ORDER BY rowid DESC LIMIT ?"
-    return frozenset(key for (key,) in tx.execute(newest, (match, MAX_HITS)))
 
 
 def of_keys(tx: Tx, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
     """Yield the user's items with these keys, in this order, each with its key."""
+    if not keys:
+        return iter(())
     marks = ", ".join("?" * len(keys))
     query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE +i.user = ? AND i.key IN ({marks})"
     items = dict(rows.readable(lambda row: (int(row[0]), rows.read_item(row[1:])), tx.execute(query, (user, *keys))))

@@ -58,7 +58,7 @@ _decode_former = msgspec.json.Decoder(tuple[FormerText, ...]).decode
 EXCHANGE = "key, data"
 ITEM = (
     "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.untrusted, i.former, "
-    "max(1, (SELECT count(*) FROM conversation m WHERE m.memory = i.key))"
+    "(SELECT count(*) FROM conversation m WHERE m.memory = i.key)"
 )
 ITEMS = "item i LEFT JOIN conversation c ON c.key = i.conversation LEFT JOIN exchange e ON e.key = i.exchange"
 
@@ -161,7 +161,7 @@ def read_item(row: Sequence[Any]) -> Item:
             message,
             bool(untrusted),
             _decode_former(former),
-            count,
+            max(1, count),
         )
     except msgspec.MsgspecError:
         raise Damaged(f"item {item_id}") from None

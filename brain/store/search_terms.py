@@ -38,7 +38,7 @@ _STOP = frozenset({
 
 def index_terms(owner: str, text: str) -> str:
     """Return the words of a text as terms of its owner."""
-    return " ".join(term for word in _words(text[:INDEXED_LENGTH]) for term in _terms(owner, word))
+    return " ".join(term for word in _words(text[:INDEXED_LENGTH]) for term in terms(owner, word))
 
 
 def search_words(text: str) -> list[str]:
@@ -46,16 +46,6 @@ def search_words(text: str) -> list[str]:
     words = list(dict.fromkeys(word[:WORD_LENGTH] for word in _words(text[:INDEXED_LENGTH])))
     significant = [word for word in words if word.casefold() not in _STOP]
     return (significant or words)[:MAX_WORDS]
-
-
-def query(owners: Iterable[str], word: str, *, is_prefix: bool = False) -> str:
-    """Return the FTS5 query for one word; a phrase if each of its characters is a term.
-
-    Args:
-        is_prefix: whether words that begin with it match, too.
-    """
-    phrases = (f'"{" ".join(_terms(owner, word))}"' for owner in owners)
-    return " OR ".join(f"{phrase}{'*' if is_prefix else ''}" for phrase in phrases)
 
 
 def excerpt(text: str, words: Iterable[str]) -> str:
@@ -79,8 +69,8 @@ def _words(text: str) -> Iterator[str]:
     return (match[0] for match in _WORD.finditer(unicodedata.normalize("NFKC", text)))
 
 
-def _terms(owner: str, word: str) -> Iterator[str]:
-    """Return one term per word; in scripts without spaces between words, one per character."""
+def terms(owner: str, word: str) -> Iterator[str]:
+    """Yield one term per word; in scripts without spaces between words, one per character."""
     return (f"{owner}{_spell(part)}" for part in (word if _IS_CJK(word) else (_fold(word),)))
 
 

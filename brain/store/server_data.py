@@ -27,7 +27,8 @@ def add_blocked(tx: Tx, specialist: str, place: str) -> None:
     """Record that a specialist blocked the event loop."""
     tx.execute(
         "INSERT INTO blocked (specialist, times, last, place) VALUES (?, 1, ?, ?) "
-        "ON CONFLICT (specialist) DO UPDATE SET times = times + 1, last = excluded.last, place = excluded.place",
+        "ON CONFLICT (specialist) DO UPDATE "
+        "SET times = blocked.times + 1, last = excluded.last, place = excluded.place",
         (specialist, tx.now, place),
     )
 

@@ -27,6 +27,7 @@ from brain.store import (
     tasks,
     transfer,
     turns,
+    users,
     vectors,
 )
 from brain.store.database import Database
@@ -150,6 +151,12 @@ class Store(Database):
         if self.turn_log is not None:
             self.turn_log.close()
         await self.close_file()
+
+    def submit(self, work: Callable[[Tx], T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":
+        """Queue a write as `Database` does; in memory, old conversations make room for what it adds."""
+        if self.path is None:
+            work = partial(_write_in_memory, work)
+        return super().submit(work, durable=durable, alone=alone)
 
     # turns
 
@@ -361,6 +368,12 @@ class Store(Database):
             await self._vacuum.remove(conversation=conversation)
         except StoreError as error:
             log.warning("deleted rows will be removed later: %s", error)
+
+
+def _write_in_memory(work: Callable[[Tx], T], tx: Tx) -> T:
+    result = work(tx)
+    users.keep_within_memory(tx)
+    return result
 
 
 def _take_over(tx: Tx) -> None:

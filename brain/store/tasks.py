@@ -18,7 +18,7 @@ import msgspec
 from brain.errors import BadRequest
 from brain.events import Approval
 from brain.messages import Call, Exchange, Marks
-from brain.store import exchanges, rows, users
+from brain.store import deletion, exchanges, rows, users
 from brain.store.rows import SECOND, micros, moment
 from brain.store.tx import Tx
 from brain.task import (
@@ -432,7 +432,7 @@ def _remove(tx: Tx, user: int, key: int, task_id: str) -> None:
     query = "SELECT key FROM conversation WHERE user = ? AND id = ?"
     row = tx.execute(query, (user, _work_id(task_id))).fetchone()
     if row is not None:
-        exchanges.hide_conversation(tx, row[0])
+        deletion.delete_conversation(tx, row[0])
     tx.execute("DELETE FROM channel WHERE user = ? AND task = ?", (user, task_id))
     tx.execute("DELETE FROM task WHERE key = ?", (key,))
 

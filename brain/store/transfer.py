@@ -26,7 +26,7 @@ from brain.errors import BadRequest, StoreError
 from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time, new_message_id
 from brain.store import exchanges, items, rows, tasks, users
 from brain.store.connection import MIB
-from brain.store.rows import SECOND
+from brain.store.deletion import IMPORT_LEASE
 from brain.store.tx import Tx
 from brain.store.upgrade import upgrade_record
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, MAX_USER_TEXT, Task
@@ -41,8 +41,6 @@ MAX_LINE = 24 * MIB
 """More than the longest record, a 16 MiB file in base64."""
 MAX_RECORDS, MAX_BYTES = 64, 256 * 1024
 """Approximate limits of one import transaction, for which other writers wait."""
-LEASE = 30 * SECOND
-"""An import that does not renew its lease for this long, in microseconds, is removed."""
 
 Id = Annotated[str, Meta(min_length=1, max_length=200)]
 OptionalId = Annotated[str, Meta(max_length=200)]
@@ -363,7 +361,7 @@ class Import:
     def begin(self, tx: Tx) -> int:
         """Return the ID of the import."""
         self._user = users.add(tx, self._name)
-        self._import = exchanges.insert(tx, "import", {"user": self._user, "until": tx.now + LEASE})
+        self._import = exchanges.insert(tx, "import", {"user": self._user, "until": tx.now + IMPORT_LEASE})
         return self._import
 
     def insert_some(self, tx: Tx) -> bool:
@@ -394,9 +392,9 @@ class Import:
         self._end_conversation(tx)
         before = asdict(users.count_rows(tx, self._user))
         for table in ("conversation", "item"):
-            existing = f"SELECT 1 FROM {table} o WHERE o.user = ? AND o.id = {table}.id"
+            new = f"NOT EXISTS (SELECT 1 FROM {table} o WHERE o.user = ? AND o.id = {table}.id)"
             tx.execute(
-                f"UPDATE {table} SET user = ? WHERE user IS NULL AND import = ? AND NOT EXISTS ({existing})",
+                f"UPDATE {table} SET user = ?, import = NULL WHERE user IS NULL AND import = ? AND {new}",
                 (self._user, self._import, self._user),
             )
         for task in self._tasks.values():
@@ -418,7 +416,7 @@ class Import:
 
     def _renew(self, tx: Tx) -> None:
         query = "UPDATE import SET until = ? WHERE key = ? AND until > 0"
-        if not tx.execute(query, (tx.now + LEASE, self._import)).rowcount:
+        if not tx.execute(query, (tx.now + IMPORT_LEASE, self._import)).rowcount:
             raise StoreError("The import paused for too long, or its user was erased. Start it again.")
 
     def _insert(self, tx: Tx, record: AnyRecord) -> None:
@@ -501,19 +499,20 @@ class Import:
         item = self._sanitizer.item(Item(**_fields(record) | ids))
         if self._exists(tx, "item", item.id):
             return
-        key, conversation = items.write(tx, self._user, item, self._import)
-        if record.last is None or conversation is None:
+        key = items.write(tx, self._user, item, self._import)
+        if record.last is None:
             return
         # the conversation that it summarizes: imported, or existing without a summary
-        query = (
-            "SELECT c.user, e.key FROM conversation c JOIN exchange e ON "
-            f"{exchanges.IN_CONVERSATION} WHERE c.key = ? AND e.question_id = ? AND c.memory IS NULL"
-        )
-        row = tx.execute(query, (conversation, _valid_id(record.last, _ID))).fetchone()
+        row = tx.execute(
+            "SELECT c.user, c.key, e.key FROM item i JOIN conversation c ON c.key = i.conversation "
+            f"JOIN exchange e ON {exchanges.IN_CONVERSATION} "
+            "WHERE i.key = ? AND e.question_id = ? AND c.memory IS NULL",
+            (key, _valid_id(record.last, _ID)),
+        ).fetchone()
         if row is not None and row[0] is None:
-            exchanges.set_summary(tx, conversation, key, row[1])
+            exchanges.set_summary(tx, row[1], key, row[2])
         elif row is not None:
-            self._summaries.append((key, conversation, row[1]))
+            self._summaries.append((key, row[1], row[2]))
 
     def _add_task(self, tx: Tx, record: TaskRecord) -> None:
         """Add a task that does not run by itself: a schedule arrives paused, another active task canceled."""

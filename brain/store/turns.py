@@ -84,7 +84,7 @@ def begin(
     if is_first:
         exchanges.set_title(tx, conversation)
     field = "attachments" if files else "conversation_id"
-    users.check_quota(tx, number, field, conversation=conversation)
+    users.check_quota(tx, number, field)
     users.check_conversation(tx, conversation, field)
     news = "SELECT 1 FROM channel WHERE user = ? AND conversation = ? AND is_told = 0 LIMIT 1"
     has_news = tx.execute(news, (number, conversation_id)).fetchone() is not None
@@ -179,8 +179,6 @@ def end(tx: Tx, key: int, exchange: Exchange) -> bool:
     exchanges.list_first(tx, conversation)
     if replaced is not None:
         exchanges.set_title(tx, conversation)
-    if tx.is_in_memory:
-        users.make_room(tx, user, conversation)
     return True
 
 

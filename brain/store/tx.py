@@ -31,7 +31,6 @@ class Tx(Protocol):
         now: The time, in microseconds since 1970: the same for the whole transaction.
         process: The unique name of this process.
         running: Keys of the exchanges whose turns run in this process.
-        is_in_memory: Whether nothing is stored in a file.
     """
 
     @property
@@ -40,8 +39,6 @@ class Tx(Protocol):
     def process(self) -> str: ...
     @property
     def running(self) -> AbstractSet[int]: ...
-    @property
-    def is_in_memory(self) -> bool: ...
 
     def execute(self, query: str, values: Values = ..., /) -> Cursor: ...
     def executemany(self, query: str, rows: Iterable[Values], /) -> Cursor: ...

@@ -23,14 +23,6 @@ def find(tx: Tx, user: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def erase(tx: Tx, user: int) -> None:
-    """Erase a user at once. The rows are removed later, in small transactions; tasks now, so that none runs."""
-    for table in ("task", "channel_cursor"):
-        tx.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
-    tx.execute("UPDATE import SET until = 0 WHERE user = ?", (user,))
-    tx.execute("UPDATE user SET name = NULL WHERE key = ?", (user,))
-
-
 def add(tx: Tx, user: str) -> int:
     """Return the key of a user, adding the user if needed."""
     key = find(tx, user)
@@ -54,7 +46,7 @@ def note_private_data(tx: Tx, user: int) -> None:
 
 def has_private_data(tx: Tx, user: int | None) -> bool:
     """Return whether a turn of a user has read private data, or memory has some to read."""
-    query = "SELECT private_data OR EXISTS (SELECT 1 FROM item WHERE user = u.key) FROM user u WHERE key = ?"
+    query = "SELECT private_data = 1 OR EXISTS (SELECT 1 FROM item WHERE user = u.key) FROM user u WHERE key = ?"
     row = tx.execute(query, (user,)).fetchone()
     return row is not None and bool(row[0])
 
@@ -103,43 +95,42 @@ def check_conversation(tx: Tx, conversation: int, field: str) -> None:
         raise BadRequest(message, field, code="too_large", status=413)
 
 
-def check_quota(tx: Tx, user: int, field: str, *, conversation: int | None = None) -> None:
-    """Check the quota of a user. In memory, old conversations make room first.
-
-    Args:
-        conversation: never deleted to make room.
+def check_quota(tx: Tx, user: int, field: str) -> None:
+    """Check the quota of a user.
 
     Raises:
-        BadRequest: `too_large`, the quota is exceeded.
+        BadRequest: `too_large`, it is exceeded.
     """
-    most = MAX_USER_BYTES
-    if tx.is_in_memory:
-        make_room(tx, user, conversation)
-        most = MAX_MEMORY_USER_BYTES
-    if _size(tx, user) > most:
-        sentence = f"The storage limit of {most // MIB} MiB per user is reached. Delete conversations or files."
-        raise BadRequest(sentence, field, code="too_large", status=413)
-    if tx.is_in_memory and _total_size(tx) > MAX_MEMORY_BYTES:
-        message = f"The server's storage limit of {MAX_MEMORY_BYTES // MIB} MiB in memory is reached."
-        raise BadRequest(message, field, code="too_large", status=413)
-
-
-def make_room(tx: Tx, user: int, conversation: int | None) -> None:
-    """Delete the conversations not used for longest while there is too much; not this one, nor one that runs."""
-    while _size(tx, user) > MAX_MEMORY_USER_BYTES and _delete_oldest(tx, conversation, user):
-        pass
-    limit = MAX_MEMORY_CONVERSATIONS  # over the limit, delete several at once: finding the largest users is slow
-    while (users := _largest_users(tx, limit)) and any(_delete_oldest(tx, conversation, one) for one in users):
-        limit = MAX_MEMORY_CONVERSATIONS - MAX_MEMORY_CONVERSATIONS // 50
-
-
-def _size(tx: Tx, user: int) -> int:
     ((size,),) = tx.execute("SELECT bytes FROM user WHERE key = ?", (user,))
-    return int(size)
+    if size > MAX_USER_BYTES:
+        raise _too_much(MAX_USER_BYTES, field)
+
+
+def _too_much(limit: int, field: str | None = None) -> BadRequest:
+    message = f"The storage limit of {limit // MIB} MiB per user is reached. Delete conversations or files."
+    return BadRequest(message, field, code="too_large", status=413)
+
+
+def keep_within_memory(tx: Tx) -> None:
+    """After a write in memory, delete the conversations not used for longest while there is too much; none that runs.
+
+    Raises:
+        BadRequest: `too_large`, there still is too much. The write then changes nothing.
+    """
+    over = "SELECT key FROM user WHERE bytes > ? LIMIT 1"
+    while (row := tx.execute(over, (MAX_MEMORY_USER_BYTES,)).fetchone()) is not None:
+        if not _delete_oldest(tx, row[0]):
+            raise _too_much(MAX_MEMORY_USER_BYTES)
+    limit = MAX_MEMORY_CONVERSATIONS  # over the limit, delete several at once: finding the largest users is slow
+    while (users := _largest_users(tx, limit)) and any(_delete_oldest(tx, one) for one in users):
+        limit = MAX_MEMORY_CONVERSATIONS - MAX_MEMORY_CONVERSATIONS // 50
+    if _total_size(tx) > MAX_MEMORY_BYTES:
+        message = f"The server's storage limit of {MAX_MEMORY_BYTES // MIB} MiB in memory is reached."
+        raise BadRequest(message, code="too_large", status=413)
 
 
 def _total_size(tx: Tx) -> int:
-    ((size,),) = tx.execute("SELECT sum(bytes) FROM user")
+    ((size,),) = tx.execute("SELECT coalesce(sum(bytes), 0) FROM user")
     return int(size)
 
 
@@ -154,16 +145,16 @@ def _largest_users(tx: Tx, max_conversations: int) -> list[int]:
     return [user for (user,) in tx.execute(query).fetchall()]
 
 
-def _delete_oldest(tx: Tx, conversation: int | None, user: int) -> bool:
+def _delete_oldest(tx: Tx, user: int) -> bool:
     """Delete the oldest conversation of a user; return False if turns or tasks use all of them."""
-    active = "FROM task WHERE user = :user AND is_active = 1"
+    active = "FROM task WHERE user = ? AND is_active = 1"
     used = f"SELECT conversation {active} UNION ALL SELECT 'work' || substr(id, 5) {active}"
     query = (
-        "SELECT key FROM conversation c WHERE key IS NOT :conversation AND user = :user AND NOT EXISTS "
+        "SELECT key FROM conversation c WHERE user = ? AND NOT EXISTS "
         f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION}) AND id NOT IN ({used}) "
         "ORDER BY used, key LIMIT 1"
     )
-    oldest = tx.execute(query, {"conversation": conversation, "user": user}).fetchone()
+    oldest = tx.execute(query, (user,) * 3).fetchone()
     if oldest is not None:
         exchanges.remove_conversation(tx, oldest[0])
     return oldest is not None

@@ -11,14 +11,12 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Iterator
 from functools import partial
 
 from brain.errors import StoreError
-from brain.store import exchanges
+from brain.store import deletion
 from brain.store.connection import BUSY_SECONDS
 from brain.store.database import Database
-from brain.store.transfer import LEASE
 from brain.store.tx import Tx
 
 SWEEP_SECONDS = 5.0
@@ -29,14 +27,6 @@ PAGES = 128
 PATIENCE_SECONDS = 0.1
 """How long a sweep waits for readers of the log, in seconds. Writers wait, too."""
 SCRUB_PATIENCE_SECONDS = 5.0
-REMOVED_ROWS, REMOVED_BYTES = 64, 1024 * 1024
-"""Approximate limits of one transaction that removes rows."""
-
-_IS_DELETED = (
-    "(user IN (SELECT key FROM user WHERE name IS NULL) OR "
-    "(user IS NULL AND (import IS NULL OR import NOT IN (SELECT key FROM import WHERE until > 0))))"
-)
-"""Whether a conversation or item is deleted, and not of an import that is running."""
 
 log = logging.getLogger("brain")
 
@@ -62,7 +52,7 @@ class Vacuum:
         Raises:
             StoreError: the rows cannot be removed now.
         """
-        await self._database.write_in_steps(partial(_remove_some, conversation=conversation), until=until)
+        await self._database.write_in_steps(partial(deletion.remove_some, conversation=conversation), until=until)
 
     async def sweep(self, seconds: float = math.inf) -> None:
         """Remove deleted rows, merge the indexes and empty the log.
@@ -72,7 +62,7 @@ class Vacuum:
         """
         until = time.monotonic() + seconds
         try:
-            if await self._database.read(_has_deleted):
+            if await self._database.read(deletion.has_deleted):
                 await self.remove(until)
             if self._database.path is None:
                 return
@@ -118,63 +108,6 @@ class Vacuum:
             return not is_busy
 
         return await self._database.run_outside(empty)
-
-
-def _has_deleted(tx: Tx) -> bool:
-    lapsed = "SELECT 1 FROM import WHERE until NOT BETWEEN ? AND ?"
-    query = f"SELECT 1 FROM conversation WHERE {_IS_DELETED} UNION ALL SELECT 1 FROM user WHERE name IS NULL"
-    return tx.execute(f"{query} UNION ALL {lapsed} LIMIT 1", (tx.now, tx.now + LEASE)).fetchone() is not None
-
-
-def _remove_some(tx: Tx, conversation: int | None) -> bool:
-    """Remove some rows of a deleted conversation, or some of all deleted rows; return whether there are more."""
-    room = REMOVED_ROWS
-    for cost in _remove(tx) if conversation is None else _remove_conversation(tx, conversation):
-        room -= cost
-        if room <= 0:
-            return True
-    return False
-
-
-def _remove(tx: Tx) -> Iterator[int]:
-    """Remove all deleted rows, yielding what each costs."""
-    # a lease that ends too far in the future came from a wrong clock
-    tx.execute("UPDATE import SET until = 0 WHERE until NOT BETWEEN ? AND ?", (tx.now, tx.now + LEASE))
-    query = f"SELECT key FROM conversation WHERE {_IS_DELETED} LIMIT 1"
-    while (row := tx.execute(query).fetchone()) is not None:
-        yield from _remove_conversation(tx, row[0])
-    erased = "user IN (SELECT key FROM user WHERE name IS NULL)"
-    for table, where in (("item", _IS_DELETED), ("channel", erased)):
-        query = f"SELECT key FROM {table} WHERE {where} LIMIT ?"
-        while found := tx.execute(query, (REMOVED_ROWS,)).fetchall():
-            for key in found:
-                tx.execute(f"DELETE FROM {table} WHERE key = ?", key)
-                yield 1
-    tx.execute("DELETE FROM user WHERE name IS NULL")
-    for (user,) in tx.execute("DELETE FROM import WHERE until = 0 RETURNING user").fetchall():
-        tx.execute(  # a user who was added for the import
-            "DELETE FROM user WHERE key = :user AND recalls = 1 AND private_data = 0 "
-            "AND NOT EXISTS (SELECT 1 FROM import WHERE user = :user) "
-            "AND NOT EXISTS (SELECT 1 FROM answer WHERE user = :user) "
-            "AND NOT EXISTS (SELECT 1 FROM conversation WHERE user = :user) "
-            "AND NOT EXISTS (SELECT 1 FROM item WHERE user = :user) "
-            "AND NOT EXISTS (SELECT 1 FROM task WHERE user = :user)",
-            {"user": user},
-        )
-
-
-def _remove_conversation(tx: Tx, conversation: int) -> Iterator[int]:
-    queries = {
-        "exchange": ("SELECT key, bytes FROM exchange WHERE key BETWEEN ? AND ? LIMIT ?", exchanges.span(conversation)),
-        "file": ("SELECT key, size FROM file WHERE conversation BETWEEN ? AND ? LIMIT ?", (conversation, conversation)),
-    }
-    for table, (query, span) in queries.items():
-        while found := tx.execute(query, (*span, REMOVED_ROWS)).fetchall():
-            for key, size in found:
-                tx.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
-                yield 1 + size * REMOVED_ROWS // REMOVED_BYTES
-    tx.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
-    yield 1
 
 
 def _merge_some(tx: Tx, index: str, pages: int) -> bool:

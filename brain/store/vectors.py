@@ -60,6 +60,8 @@ def search(
     cached = cache.get(tx, number, query.model)
     distances = (((other ^ signs).bit_count(), key) for kind in kinds for key, other in cached.get(kind, {}).items())
     keys = [key for _, key in nsmallest(max(limit, RESCORED), distances)]
+    if not keys:
+        return []
     marks = ", ".join("?" * len(keys))
     found = tx.execute(
         f"SELECT item, value FROM vector WHERE user = ? AND model = ? AND item IN ({marks})",
@@ -83,13 +85,17 @@ def lacking(tx: Tx, model: str, limit: int) -> list[tuple[str, Item]]:
     `item.embedded` holds the model of the newest vector, so that the index skips items of this model.
     """
     found: list[tuple[str, Item]] = []
-    for clause in ("i.embedded = ''", "i.embedded > '' AND i.embedded < :model", "i.embedded > :model"):
+    for clause, models in (
+        ("i.embedded = ''", (model,)),
+        ("i.embedded > '' AND i.embedded < ?", (model, model)),
+        ("i.embedded > ?", (model, model)),
+    ):
         some = tx.execute(
             f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user "
             f"WHERE {clause} AND u.name IS NOT NULL "
-            "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = :model) "
+            "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?) "
             "ORDER BY i.embedded DESC, i.key DESC",
-            {"model": model},
+            models,
         )
         readable = rows.readable(lambda row: (str(row[0]), rows.read_item(row[1:])), some)
         found += islice(readable, limit - len(found))

@@ -12,7 +12,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, file, read_turn
 from brain.errors import StoreError
 from brain.messages import Counts, Kind
 from brain.runtime import import_sanitizer
-from brain.store import conversations, items, transfer, users, vacuum, vectors
+from brain.store import conversations, deletion, items, transfer, users, vectors
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -199,7 +199,7 @@ async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(
         assert {item.conversation_id for item in await store.read(items.list_items, "ada")} == {None}
         assert (await rows(store))["exchange"] == 301
         await store._vacuum.remove(conversation=key)
-        assert len(commits) > 300 / vacuum.REMOVED_ROWS
+        assert len(commits) > 300 / deletion.REMOVED_ROWS
         assert (await rows(store))["exchange"] == 1
         await delete("d")
     async with store_at(path, clock) as store:

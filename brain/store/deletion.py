@@ -1,0 +1,96 @@
+"""Deletes conversations and users at once, and removes their rows later, in small transactions.
+
+A conversation without a user and a user without a name are deleted: see `schema.py`.
+"""
+
+from collections.abc import Iterator
+
+from brain.store import exchanges
+from brain.store.rows import SECOND
+from brain.store.tx import Tx
+
+IMPORT_LEASE = 30 * SECOND
+"""An import that does not renew its lease for this long, in microseconds, is deleted."""
+REMOVED_ROWS, REMOVED_BYTES = 64, 1024 * 1024
+"""Approximate limits of one transaction that removes rows. A file may have 16 MiB, all of which is overwritten."""
+
+_IS_ERASED = "user IN (SELECT key FROM user WHERE name IS NULL)"
+_IS_DELETED = (
+    f"({_IS_ERASED} OR (user IS NULL AND (import IS NULL OR import NOT IN (SELECT key FROM import WHERE until > 0))))"
+)
+"""Whether a conversation or item is deleted, and not of an import that is running."""
+
+
+def delete_conversation(tx: Tx, conversation: int) -> None:
+    """Delete a conversation with its memories at once. Its rows are removed later, in small transactions.
+
+    Facts stay, without their source message.
+    """
+    exchanges.remove_memories(tx, conversation)
+    tx.execute("UPDATE item SET conversation = NULL, exchange = NULL WHERE conversation = ?", (conversation,))
+    tx.execute("UPDATE conversation SET user = NULL, memory = NULL WHERE key = ?", (conversation,))
+
+
+def erase_user(tx: Tx, user: int) -> None:
+    """Erase a user at once. The rows are removed later, in small transactions; tasks now, so that none runs."""
+    for table in ("task", "channel_cursor"):
+        tx.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
+    tx.execute("UPDATE import SET until = 0 WHERE user = ?", (user,))
+    tx.execute("UPDATE user SET name = NULL WHERE key = ?", (user,))
+
+
+def has_deleted(tx: Tx) -> bool:
+    """Return whether rows are to be removed."""
+    lapsed = "SELECT 1 FROM import WHERE until NOT BETWEEN ? AND ?"
+    query = f"SELECT 1 FROM conversation WHERE {_IS_DELETED} UNION ALL SELECT 1 FROM user WHERE name IS NULL"
+    return tx.execute(f"{query} UNION ALL {lapsed} LIMIT 1", (tx.now, tx.now + IMPORT_LEASE)).fetchone() is not None
+
+
+def remove_some(tx: Tx, conversation: int | None = None) -> bool:
+    """Remove some rows of a deleted conversation, or some of all deleted rows; return whether there are more."""
+    room = REMOVED_ROWS
+    for cost in _remove(tx) if conversation is None else _remove_conversation(tx, conversation):
+        room -= cost
+        if room <= 0:
+            return True
+    return False
+
+
+def _remove(tx: Tx) -> Iterator[int]:
+    """Remove all deleted rows, yielding what each costs."""
+    # a lease that ends too far in the future came from a wrong clock
+    tx.execute("UPDATE import SET until = 0 WHERE until NOT BETWEEN ? AND ?", (tx.now, tx.now + IMPORT_LEASE))
+    query = f"SELECT key FROM conversation WHERE {_IS_DELETED} LIMIT 1"
+    while (row := tx.execute(query).fetchone()) is not None:
+        yield from _remove_conversation(tx, row[0])
+    for table, where in (("item", _IS_DELETED), ("channel", _IS_ERASED)):
+        query = f"SELECT key FROM {table} WHERE {where} LIMIT ?"
+        while found := tx.execute(query, (REMOVED_ROWS,)).fetchall():
+            for key in found:
+                tx.execute(f"DELETE FROM {table} WHERE key = ?", key)
+                yield 1
+    tx.execute("DELETE FROM user WHERE name IS NULL")
+    for (user,) in tx.execute("DELETE FROM import WHERE until = 0 RETURNING user").fetchall():
+        tx.execute(  # a user who was added for the import
+            "DELETE FROM user WHERE key = ? AND recalls = 1 AND private_data = 0 "
+            "AND NOT EXISTS (SELECT 1 FROM import WHERE user = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM answer WHERE user = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM conversation WHERE user = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM item WHERE user = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM task WHERE user = ?)",
+            (user,) * 6,
+        )
+
+
+def _remove_conversation(tx: Tx, conversation: int) -> Iterator[int]:
+    queries = {
+        "exchange": ("SELECT key, bytes FROM exchange WHERE key BETWEEN ? AND ? LIMIT ?", exchanges.span(conversation)),
+        "file": ("SELECT key, size FROM file WHERE conversation BETWEEN ? AND ? LIMIT ?", (conversation, conversation)),
+    }
+    for table, (query, span) in queries.items():
+        while found := tx.execute(query, (*span, REMOVED_ROWS)).fetchall():
+            for key, size in found:
+                tx.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
+                yield 1 + size * REMOVED_ROWS // REMOVED_BYTES
+    tx.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
+    yield 1
