@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brain.messages import Attachment, Exchange, History, Item, Part, Text
-from brain.store import conversations
+from brain.store import conversations, tasks
 from brain.store.store import Store
+from brain.store.tasks import DayLimits, DueTask
+from brain.task import Task
+from brain.tasks import schedule
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOMORROW = NOON + timedelta(days=1)
+NO_LIMITS = DayLimits(0, 0)
 S = TypeVar("S", bound=Store)
 
 
@@ -93,6 +97,15 @@ async def only_exchange(store: Store, user: str, conversation: str) -> Exchange:
     assert page is not None
     (exchange,) = page.exchanges
     return exchange
+
+
+async def claim_due(store: Store, at_once: int = 9, per_user: int = 9, limits: DayLimits = NO_LIMITS) -> list[Task]:
+    """Claim due tasks as a process does, until there is none for a free place."""
+    claimed: list[Task] = []
+    while due := (await store.read(tasks.look, at_once, per_user)).due:
+        readable = [DueTask(one, schedule.next_run(one, store.now()), limits) for one in due if one is not None]
+        claimed += await store.write(tasks.claim, readable, at_once, per_user)
+    return claimed
 
 
 def fact(item_id: str, text: str, minute: int = 0, **fields: Any) -> Item:

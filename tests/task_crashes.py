@@ -131,7 +131,8 @@ def main() -> None:
     if kind == "shared":
         second = 1_000_000
         tasks.LEASE = turn_log.LEASE = turns.LEASE = second  # type: ignore[attr-defined]
-        leases.PROLONG_SECONDS = relay.CHECK_SECONDS = task_runner.RENEW_SECONDS = 0.1
+        leases.PROLONG_SECONDS = relay.CHECK_SECONDS = 0.1
+        task_runner.LOOK_SECONDS = task_runner.RENEW_SECONDS = 0.1
     for number in range(first, last, step):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

@@ -145,12 +145,11 @@ class Engine:
             self._on_background_end = on_background_end
             if on_task_end is not None:
                 runner = TaskRunner(
-                    self.store, self.tasks, self.settings, self.begin, lambda: self.is_closing, on_task_end
+                    *(self.store, self.tasks, self.settings, self.reports),
+                    *(self.begin, lambda: self.is_closing, on_task_end),
                 )
-                await runner.open()
+                runner.start()
                 stack.push_async_callback(runner.close)
-                self.reports.start()
-                stack.push_async_callback(self.reports.close)
             self._resources = stack.pop_all()
 
     def _find_secrets(self) -> Iterator[str | None]:

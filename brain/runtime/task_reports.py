@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -18,7 +19,6 @@ from brain.store.store import Store
 from brain.store.tasks import NothingToReport, ReportEnd, Untold
 from brain.store.turns import ConversationBusy
 from brain.store.tx import Tx
-from brain.task import Packet, Task
 from brain.tasks import Tasks
 from brain.turn_request import TurnRequest
 
@@ -67,26 +67,15 @@ class TaskReports:
         self._reporting: dict[Key, asyncio.Task[None]] = {}
         self._not_before: dict[Key, float] = {}  # on the clock of the event loop
         self._blocked: set[Key] = set()  # wait for the end of a turn
-        self._changed = asyncio.Event()
-        self._unsubscribe: Callable[[], None] | None = None
-        self._loop: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Report news in this process, from now on and what is left from before."""
-        self._unsubscribe = self._tasks.subscribe(self._changed.set)
-        self._loop = asyncio.create_task(self._report_forever(), name="task reports")
 
     def note_end(self, user: str, conversation_id: str) -> None:
         """Look for news again if a report waited for the end of this turn."""
         if (user, conversation_id) in self._blocked:
-            self._changed.set()
+            self._tasks.notify()
 
     async def close(self) -> None:
         """Begin no more reports. Turns that have begun are ended like all others."""
-        if self._loop is None or self._unsubscribe is None:
-            return
-        self._unsubscribe()
-        running = [self._loop, *self._reporting.values()]
+        running = list(self._reporting.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -122,10 +111,9 @@ class TaskReports:
         self, request: TurnRequest, history: History, context_tokens: int | None, *, is_report: bool
     ) -> TaskNews | None:
         user = request.user or ""
-        packets = await self._store.read(tasks.read_untold, user, history.id)
+        packets, named = await self._store.read(tasks.read_news, user, history.id)
         if not packets:
             return None
-        named = await self._find_tasks(user, history.id, packets)
         if not request.private and any(task.private for task in named.values()):
             return None  # a private report tells it
         note = write_news(packets, named, context_tokens, is_report=is_report)
@@ -133,39 +121,19 @@ class TaskReports:
             await self._store.write(tasks.end_report, ReportEnd(user, history.id, packets[-1].key))
         return note
 
-    async def _find_tasks(self, user: str, conversation_id: str, packets: Sequence[Packet]) -> dict[str, Task]:
-        """Return the newest tasks of a conversation, and those of the packets, by their IDs."""
-        newest = await self._store.read(tasks.list_tasks, user, conversation_id=conversation_id)
-        found = {one.id: one for one in newest}
-        for task_id in {packet.task_id for packet in packets} - found.keys():
-            if (task := await self._store.read(tasks.find, user, task_id)) is not None:
-                found[task_id] = task
-        return found
-
     # reporting
 
-    async def _report_forever(self) -> None:
-        while True:
-            self._changed.clear()
-            try:
-                seconds = await self._begin_due()
-            except StoreError as error:
-                log.warning("news of tasks cannot be read: %s", error)
-                seconds = FAILED_SECONDS
-            except Exception:  # a bug with one conversation must not stop the others
-                log.exception("news of tasks could not be reported")
-                seconds = FAILED_SECONDS
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait()
+    def begin_due(self, untold: Sequence[Untold]) -> float:
+        """Begin the reports that are due. Return the seconds until the next one.
 
-    async def _begin_due(self) -> float | None:
-        """Begin the reports that are due. Return the seconds until the next one, if there is one."""
-        untold, now = await self._store.read(tasks.list_untold), micros(self._store.now())
+        Args:
+            untold: All conversations with packets to report.
+        """
+        now = micros(self._store.now())
         time = asyncio.get_running_loop().time()
         self._blocked.clear()
         self._not_before = {key: until for key, until in self._not_before.items() if until > time}
-        next_one: float | None = None
+        next_one = math.inf
         for one in untold:
             key = one.user, one.conversation_id
             if key in self._reporting:
@@ -175,7 +143,7 @@ class TaskReports:
                 continue
             seconds = max(seconds_until_due(one, now, self._settings), self._not_before.get(key, time) - time)
             if seconds > 0:
-                next_one = seconds if next_one is None else min(seconds, next_one)
+                next_one = min(seconds, next_one)
             elif len(self._reporting) < MAX_AT_ONCE:  # the end of a report begins the next one
                 self._reporting[key] = asyncio.create_task(self._report(key), name="task report")
         return next_one
@@ -203,7 +171,7 @@ class TaskReports:
         finally:
             del self._reporting[key]
             self._not_before[key] = asyncio.get_running_loop().time() + pause
-            self._changed.set()
+            self._tasks.notify()
 
     async def _make_request(self, user: str, conversation_id: str) -> TurnRequest:
         """Return the request for the turn that reports.
@@ -211,11 +179,10 @@ class TaskReports:
         Raises:
             NothingToReport: Nothing is left to tell.
         """
-        packets = await self._store.read(tasks.read_untold, user, conversation_id)
+        packets, named = await self._store.read(tasks.read_news, user, conversation_id)
         if not packets:  # they are damaged, or another process has reported them
             await self._store.write(tasks.set_aside_damaged)
             raise NothingToReport
-        named = await self._find_tasks(user, conversation_id, packets)
         task = named.get(packets[-1].task_id)
         page = await self._store.read(conversations.read_page, user, conversation_id, limit=1)
         zone = self._settings.time_zone if task is None else task.time_zone

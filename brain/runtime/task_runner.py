@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -13,31 +14,35 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from brain.errors import BadRequest, Interruption, StoreError
+from brain.errors import BadRequest, StoreError
 from brain.events import Event, SpecialistProgress, SpecialistStart
-from brain.messages import Call, Exchange, History
+from brain.messages import Attachment, Call, Exchange, History
 from brain.runtime.persistence import ENDING_SECONDS, TaskEnd
 from brain.runtime.run import Run
+from brain.runtime.task_reports import TaskReports
 from brain.settings import Settings
 from brain.store import tasks, turns
 from brain.store.store import Store
-from brain.store.tasks import RunEnd
+from brain.store.tasks import DueTask, RunEnd
 from brain.store.turns import ConversationBusy
-from brain.task import Task, TaskApproval
+from brain.store.tx import Tx
+from brain.task import Task, TaskApproval, TaskState
 from brain.tasks import Tasks, schedule
 from brain.turn_request import TurnRequest
 
 PER_USER = 2
 """Running tasks of one user."""
+LOOK_SECONDS = 2.0
+"""Longest time between two looks at the store and the clock, and pause after an error."""
 WATCH_SECONDS = 0.05
-"""Interval of the search for changes of other processes while tasks run here; else `IDLE_WATCH_SECONDS`."""
+"""Interval of the search for commits of other processes while tasks run here; else `IDLE_WATCH_SECONDS`."""
 IDLE_WATCH_SECONDS = 0.25
-RENEW_SECONDS = 2.0
-"""Interval of renewing leases, and pause after an error."""
+RENEW_SECONDS = 5.0
+"""Interval of renewing leases."""
 CHECK_TIME = timedelta(hours=1)
 """Interval of the search for times that a wrong clock set. It also takes place when the clock is set back."""
-MAX_WAIT_SECONDS = 30.0
-"""Longest time between two looks at the clock, which may be set while the runner waits."""
+BUSY_SECONDS = 30.0
+"""How long a run waits for the lease of its conversation."""
 RETRY_SECONDS = 1.0
 """Time between two tries to begin a run whose conversation has a lease."""
 ACTIVITY_SECONDS = 1.0
@@ -61,7 +66,9 @@ OnTaskEnd = Callable[[Task, str, float], None]
 
 
 class TaskRunner:
-    """Runs the tasks of a store in this process.
+    """Runs the tasks of a store in this process, and begins the reports on them.
+
+    It looks at the store when a task changes, when another process commits, and when something is due.
 
     Args:
         is_closing: Whether the process is about to end, so that no task may begin.
@@ -73,6 +80,7 @@ class TaskRunner:
         store: Store,
         tasks: Tasks,
         settings: Settings,
+        reports: TaskReports,
         begin: Begin,
         is_closing: Callable[[], bool],
         on_end: OnTaskEnd,
@@ -80,31 +88,33 @@ class TaskRunner:
         self._store = store
         self._tasks = tasks
         self._settings = settings
+        self._reports = reports
         self._begin = begin
         self._is_closing = is_closing
         self._on_end = on_end
         self._running: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, Run] = {}
+        self._own: dict[str, Task] = {}  # as they were at the last look
         self._has_news = asyncio.Event()
-        self._due_in: float | None = None
         self._last_packet = 0
         self._version = -1
-        self._loops: list[asyncio.Task[None]] = []
+        self._renew_at = 0.0
+        self._checked: datetime | None = None
+        self._loop: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
 
-    async def open(self) -> None:
-        """Start to run tasks."""
+    def start(self) -> None:
+        """Start to run tasks and to report their news, also those that are left from before."""
         self._unsubscribe = self._tasks.subscribe(self._has_news.set)
-        self._last_packet = await self._store.read(tasks.last_packet)
-        loops = self._look_forever(), self._renew_forever()
-        self._loops = [asyncio.create_task(one, name="tasks") for one in loops]
+        self._loop = asyncio.create_task(self._look_forever(), name="tasks")
 
     async def close(self) -> None:
         """Claim no more tasks, and wait for the running ones, whose turns the engine has stopped."""
         self._unsubscribe()
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._reports.close()
         for run in self._runs.values():
             run.stop("shutdown")
         if self._running:
@@ -119,55 +129,73 @@ class TaskRunner:
         while True:
             self._has_news.clear()
             try:
-                await self._look()
+                await self._check_times()
+                await self._wait_for_news(min(await self._look(), LOOK_SECONDS))
             except StoreError as error:
                 log.warning("background tasks cannot be read: %s", error)
-                await asyncio.sleep(RENEW_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
             except Exception:  # a bug with one task must not stop the others
                 log.exception("background tasks could not be started")
-                await asyncio.sleep(RENEW_SECONDS)
-            await self._wait_for_news()
+                await asyncio.sleep(LOOK_SECONDS)
 
-    async def _wait_for_news(self) -> None:
-        """Wait for a change by this process, a commit of another one, or the next due task."""
-        until = time.monotonic() + (MAX_WAIT_SECONDS if self._due_in is None else min(MAX_WAIT_SECONDS, self._due_in))
-        turn_log = self._store.turn_log
-        while not self._has_news.is_set() and (left := until - time.monotonic()) > 0:
-            interval = WATCH_SECONDS if self._running else IDLE_WATCH_SECONDS
+    async def _wait_for_news(self, seconds: float) -> None:
+        """Wait for a change by this process, a commit of another one, or the end of the time."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._store.path is not None:
+                left = min(left, WATCH_SECONDS if self._running else IDLE_WATCH_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(left if turn_log is None else min(left, interval)):
+                async with asyncio.timeout(left):
                     await self._has_news.wait()
-            if turn_log is not None and (version := turn_log.version()) != self._version:
+                return
+            if (version := await self._store.data_version()) != self._version:
                 self._version = version
                 return
 
-    async def _look(self) -> None:
-        """Tell subscribers about changes by other processes, stop canceled runs, and claim due tasks."""
-        last = await self._store.read(tasks.last_packet)
-        if last != self._last_packet:
-            self._last_packet = last
-            self._tasks.notify()
-            self._has_news.clear()
-        if self._running:
-            own = await self._store.read(tasks.own)
-            for task_id in self._running.keys() - own:
-                if task_id in self._runs:
-                    self._runs[task_id].stop("cancelled")
-        if self._is_closing():
-            return
-        claimed: list[Task] = []
-        self._due_in = await self._store.read(tasks.seconds_until_due)
-        if self._due_in is not None and self._due_in <= 0:
-            claimed = await self._store.write(
-                tasks.claim, self._settings.tasks_at_once, PER_USER, self._tasks.limits, schedule.next_run
-            )
-            self._due_in = await self._store.read(tasks.seconds_until_due, later=True)
+    async def _look(self) -> float:
+        """Do what one look at the store asks for. Return the seconds until the next one."""
+        look = await self._store.read(tasks.look, self._settings.tasks_at_once, PER_USER)
+        self._own = dict(look.own)
+        if look.last_packet != self._last_packet:
+            self._last_packet = look.last_packet
+            self._tell_others()
+        for task_id, run in self._runs.items():
+            if task_id not in look.own:
+                run.stop("cancelled")
+        if look.has_stale or (self._running and time.monotonic() >= self._renew_at):
+            self._renew_at = time.monotonic() + RENEW_SECONDS
+            if await self._store.write_unsynced(tasks.renew, tuple(self._running)):
+                self._has_news.set()
+        if look.due and not self._is_closing():
+            await self._claim(look.due)
+        seconds = self._reports.begin_due(look.untold)
+        return min(seconds, math.inf if look.seconds_until_due is None else look.seconds_until_due)
+
+    async def _claim(self, due: Sequence[Task | None]) -> None:
+        now = self._store.now()
+        readable = [
+            DueTask(task, schedule.next_run(task, now), self._tasks.limits(task.user))
+            for task in due
+            if task is not None
+        ]
+        if not self._running:
+            self._renew_at = time.monotonic() + RENEW_SECONDS
+        claimed = await self._store.write(tasks.claim, readable, self._settings.tasks_at_once, PER_USER)
         for task in claimed:
             run = self._run(task, self._running.get(task.id))
             running = self._running[task.id] = asyncio.create_task(run, name=f"task {task.id}")
             running.add_done_callback(partial(self._forget, task.id))
-        if claimed:
-            self._tasks.notify()
+            self._own[task.id] = task
+        self._tell_others()
+        if len(claimed) < len(due):
+            self._has_news.set()
+
+    def _tell_others(self) -> None:
+        """Tell the subscribers about a change for which this runner needs no look."""
+        has_news = self._has_news.is_set()
+        self._tasks.notify()
+        if not has_news:
+            self._has_news.clear()
 
     def _forget(self, task_id: str, ended: asyncio.Task[None]) -> None:
         if self._running.get(task_id) is ended:
@@ -175,24 +203,20 @@ class TaskRunner:
             self._runs.pop(task_id, None)
         self._tasks.notify()
 
-    async def _renew_forever(self) -> None:
-        checked: datetime | None = None
-        while True:
-            try:
-                is_needed = await self._store.read(tasks.needs_renewal)
-                if is_needed and await self._store.write_unsynced(tasks.renew, tuple(self._running)):
-                    self._has_news.set()
-                now = self._store.now()
-                if checked is None or not checked <= now < checked + CHECK_TIME:  # or the clock was set back
-                    if await self._store.search(tasks.find_late, schedule.next_run):
-                        await self._store.write(tasks.correct_times, schedule.next_run)
-                        self._has_news.set()
-                    checked = now
-            except StoreError as error:
-                log.warning("the leases of background tasks cannot be renewed: %s", error)
-            except Exception:  # a bug with one task must not stop the others
-                log.exception("the times of background tasks could not be checked")
-            await asyncio.sleep(RENEW_SECONDS)
+    async def _check_times(self) -> None:
+        """Correct tasks that wait for a later time than their schedule has, from time to time.
+
+        Such times come from a wrong clock, or from other rules of a time zone.
+        """
+        now = self._store.now()
+        if self._checked is not None and self._checked <= now < self._checked + CHECK_TIME:
+            return
+        waiting = await self._store.search(tasks.list_waiting)
+        late = await asyncio.to_thread(schedule.find_late, waiting, now) if waiting else []
+        if late:
+            await self._store.write(tasks.correct_times, late)
+            self._tasks.notify()
+        self._checked = now
 
     # Running
 
@@ -205,41 +229,72 @@ class TaskRunner:
 
         def end(exchange: Exchange) -> RunEnd:
             nonlocal outcome
-            found = _end_of(task, exchange)
+            found = self._end_of(task, exchange)
             outcome = found.outcome
             return found
 
+        stored: Task | None = None
         try:
-            run = self._runs[task.id] = await self._start_when_free(task, end)
-            self._has_news.set()  # the task may have been canceled in the meantime
+            run = await self._start_when_free(task, end)
             await run.wait_ended()
             stored = await self._store.read(tasks.find, task.user, task.id)
             if stored is not None and (stored.state, stored.turn_id) == ("running", run.id):
-                await self._fail(task, "the result could not be stored", may_retry=True)
+                stored = await self._fail(task, "the result could not be stored", may_retry=True)
         except BadRequest as error:
-            await self._fail(task, error.message)
+            stored = await self._fail(task, error.message)
         except StoreError as error:  # another process, or this one later, continues after the lease has expired
             log.warning("task %s cannot be stored: %s", task.id, error)
+            stored = task
         except Exception:
             log.exception("task %s failed", task.id)
-            await self._fail(task, "something went wrong on the server; its log has the details")
-        with suppress(StoreError):
-            stored = await self._store.read(tasks.find, task.user, task.id)
-            if stored is None or stored.state == "canceled":
-                outcome = "canceled"
-            elif outcome == "failed" and stored.attempt > task.attempt:
-                outcome = "pending"  # it begins again
+            stored = await self._fail(task, "something went wrong on the server; its log has the details")
+        if stored is None or stored.state == "canceled":
+            outcome = "canceled"
+        elif outcome == "failed" and stored.attempt > task.attempt:
+            outcome = "pending"  # it begins again
         self._on_end(task, outcome, time.monotonic() - began)
 
-    async def _fail(self, task: Task, reason: str, *, may_retry: bool = False) -> None:
-        """End a run without an answer, if this process still owns the task."""
-        failed = RunEnd(task, Exchange(""), "failed", schedule.next_run, reason, may_retry)
-        with suppress(StoreError):
-            await self._store.write(tasks.end_run, failed)
+    async def _fail(self, task: Task, reason: str, *, may_retry: bool = False) -> Task | None:
+        """End a run without an answer, if this process still owns the task. Return the task as it then is."""
+        failed = self._end(task, Exchange(""), "failed", reason, may_retry=may_retry)
+
+        def fail(tx: Tx) -> Task | None:
+            tasks.end_run(tx, failed)
+            return tasks.find(tx, task.user, task.id)
+
+        try:
+            return await self._store.write(fail)
+        except StoreError:
+            return task
+
+    def _end_of(self, task: Task, exchange: Exchange) -> RunEnd:
+        """Return how a run ended."""
+        error = exchange.error
+        if error is not None and error.code == "shutdown":
+            return self._end(task, exchange, "pending")
+        if error is not None:
+            return self._end(task, exchange, "failed", error.message, may_retry=error.recoverable)
+        if exchange.outcome == "suspended":
+            call = next(part for part in exchange.parts if isinstance(part, Call) and not part.block)
+            approval = TaskApproval(call.id, call.name, call.params or {}, call.preview or "")
+            return self._end(task, exchange, "waiting")._replace(approval=approval)
+        if exchange.outcome == "cancelled":  # a person stopped this run; a schedule continues
+            return self._end(task, exchange, "canceled")
+        if not exchange.answer.strip():
+            reason = f"the run ended without an answer ({exchange.outcome})"
+            return self._end(task, exchange, "failed", reason, may_retry=True)
+        return self._end(task, exchange, "succeeded")
+
+    def _end(
+        self, task: Task, exchange: Exchange, outcome: TaskState, reason: str = "", *, may_retry: bool = False
+    ) -> RunEnd:
+        newest = self._own.get(task.id, task)
+        newest = newest if newest.run == task.run else task  # its schedule may have changed during the run
+        return RunEnd(newest, exchange, outcome, schedule.next_run(newest, self._store.now()), reason, may_retry)
 
     async def _start_when_free(self, task: Task, end: TaskEnd) -> Run:
         """Begin a run; wait for the lease of a process that ended while it ran the task."""
-        until = time.monotonic() + MAX_WAIT_SECONDS
+        until = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 return await self._start(task, end)
@@ -255,13 +310,13 @@ class TaskRunner:
         limits = replace(self._settings.limits(strategy), turn_seconds=profile.seconds)
         if profile.calls is not None:
             limits = replace(limits, calls=profile.calls)
-        stored = await self._store.read(tasks.current_exchange, task)
+        stored, attachments = await self._store.read(_read_run, task)
         question = Exchange("", message=task.prompt, author="user" if task.is_from_user else "model")
         if stored is not None:
             question = msgspec.structs.replace(stored, outcome="", ended=None, error=None, usage=None)
         history = History(
             task.work_id,
-            attachments=await self._store.read(turns.all_attachments, task.user, task.conversation_id),
+            attachments=attachments,
             user=task.user,
             question=question,
             untrusted=task.untrusted or bool(task.result) or question.untrusted,
@@ -284,45 +339,35 @@ class TaskRunner:
             strategy=strategy,
             task=task,
         )
-        run = await self._begin(request, "task", history=history, task_end=end)
-        run.log.subscribe(_Activity(self._store, task, run).take)
-        reason: Interruption | None = "shutdown"  # if the store fails, the task continues later
+        run = self._runs[task.id] = await self._begin(request, "task", history=history, task_end=end)
+        run.log.subscribe(_Activity(partial(self._note, task, run)).take)
         try:
-            is_owned = await self._store.write_unsynced(tasks.set_turn, task.id, run.id, task.activity)
-            reason = None if is_owned else "cancelled"
+            await self._note(task, run, task.activity)
+        except BaseException:  # the task continues later
+            run.stop("shutdown")
+            raise
         finally:
-            if reason is not None:
-                run.stop(reason)
             run.start()
         return run
 
+    async def _note(self, task: Task, run: Run, activity: str) -> None:
+        """Store what a run does now, and stop it if this process no longer owns the task."""
+        is_owned = await self._store.write_unsynced(tasks.set_turn, task.id, run.id, activity)
+        if not is_owned:
+            run.stop("cancelled")
+        self._tell_others()
 
-def _end_of(task: Task, exchange: Exchange) -> RunEnd:
-    """Return how a run ended."""
-    error = exchange.error
-    if error is not None and error.code == "shutdown":
-        return RunEnd(task, exchange, "pending", schedule.next_run)
-    if error is not None:
-        return RunEnd(task, exchange, "failed", schedule.next_run, error.message, error.recoverable)
-    if exchange.outcome == "suspended":
-        call = next(part for part in exchange.parts if isinstance(part, Call) and not part.block)
-        approval = TaskApproval(call.id, call.name, call.params or {}, call.preview or "")
-        return RunEnd(task, exchange, "waiting", schedule.next_run, approval=approval)
-    if exchange.outcome == "cancelled":  # a person stopped this run; a schedule continues
-        return RunEnd(task, exchange, "canceled", schedule.next_run)
-    if not exchange.answer.strip():
-        reason = f"the run ended without an answer ({exchange.outcome})"
-        return RunEnd(task, exchange, "failed", schedule.next_run, reason, may_retry=True)
-    return RunEnd(task, exchange, "succeeded", schedule.next_run)
+
+def _read_run(tx: Tx, task: Task) -> tuple[Exchange | None, Sequence[Attachment]]:
+    """Return what the current run of a task has stored so far, and the files of its conversation."""
+    return tasks.current_exchange(tx, task), turns.all_attachments(tx, task.user, task.conversation_id)
 
 
 class _Activity:
     """Stores what a run does now, at most once in `ACTIVITY_SECONDS`."""
 
-    def __init__(self, store: Store, task: Task, run: Run) -> None:
-        self._store = store
-        self._task = task
-        self._run = run
+    def __init__(self, note: Callable[[str], Awaitable[None]]) -> None:
+        self._note = note
         self._stored_at = 0.0
         self._writing: asyncio.Task[None] | None = None
 
@@ -342,5 +387,4 @@ class _Activity:
 
     async def _write(self, text: str) -> None:
         with suppress(StoreError):
-            if not await self._store.write_unsynced(tasks.set_turn, self._task.id, self._run.id, text):
-                self._run.stop("cancelled")
+            await self._note(text)

@@ -1,14 +1,14 @@
 """Background tasks, and the channel of what happens to them.
 
 A process claims a due task, renews its lease, and ends the run in the transaction that stores the answer. When a lease
-expires, the task is due again, and another process continues its run. The caller knows the schedules: see `NextRun`.
+expires, the task is due again, and another process continues its run. The callers compute the times of schedules.
 
 The channel is append-only. The report of a conversation and clients of the event stream read it after their cursors.
 """
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -50,15 +50,16 @@ KEEP_PACKETS = 24 * 3600 * SECOND
 """How long the channel has packets for clients that reconnect."""
 PACKET_TEXT = 2_000
 """Characters of a result in a packet. The text of an approval is never cut."""
+MAX_DUE = 20
+"""Due tasks of one user that `look` returns."""
 MAX_READ = 500
 """Packets per read."""
 TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "skipped", "approval", "paused"})
 """Kinds of packets that the conversation reports."""
 
-NextRun = Callable[[Task, datetime], datetime | None]
-"""Returns the next time of a task's schedule after a moment; None if there is none."""
-
 log = logging.getLogger("brain")
+
+_RUNNING_OF_USER = "SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Task).decode
@@ -89,6 +90,19 @@ class DayLimits:
     tokens: int
 
 
+class DueTask(NamedTuple):
+    """A task that may run now, for `claim`.
+
+    Attributes:
+        next_run: The next time of its schedule; None if there is none.
+        limits: Those of its user.
+    """
+
+    task: Task
+    next_run: datetime | None
+    limits: DayLimits
+
+
 class Untold(NamedTuple):
     """A conversation with packets to report. Times are in microseconds.
 
@@ -107,19 +121,40 @@ class Untold(NamedTuple):
     held_until: int
 
 
+class Look(NamedTuple):
+    """What a process needs to know of all tasks at one moment.
+
+    Attributes:
+        last_packet: Key of the newest packet of all users, or 0.
+        own: The tasks that the process runs, by ID.
+        due: Tasks for free places, and None for each damaged row. `claim` takes them.
+        seconds_until_due: Time until the next task becomes due; None without one.
+        has_stale: Whether `renew` finds an expired lease, or a time that a wrong clock set.
+        untold: Conversations with packets to report.
+    """
+
+    last_packet: int
+    own: Mapping[str, Task]
+    due: Sequence[Task | None]
+    seconds_until_due: float | None
+    has_stale: bool
+    untold: Sequence[Untold]
+
+
 class RunEnd(NamedTuple):
     """The end of a run, for `end_run`.
 
     Attributes:
+        task: The task as the process that runs it knew it last.
         outcome: `waiting` for an approval; `pending` to continue the run in another process.
-        next_run: Decides when the task runs next. Its schedule may have changed during the run.
+        next_run: The next time of the schedule of `task`; None if there is none.
         may_retry: Whether the failure may pass.
     """
 
     task: Task
     exchange: Exchange
     outcome: TaskState
-    next_run: NextRun
+    next_run: datetime | None = None
     reason: str = ""
     may_retry: bool = False
     approval: TaskApproval | None = None
@@ -488,17 +523,52 @@ def newest_exchange(tx: Tx, task: Task) -> tuple[int, Exchange] | None:
 # running
 
 
-def claim(tx: Tx, at_once: int, per_user: int, limits: Callable[[str], DayLimits], next_run: NextRun) -> list[Task]:
-    """Claim due tasks: first those of users with the fewest running ones, then of those who waited longest.
-
-    A run over a daily limit is skipped, and a run that its process did not survive too often fails.
+def look(tx: Tx, at_once: int, per_user: int) -> Look:
+    """Read what a process needs to know at a wake-up.
 
     Args:
         at_once: Running tasks in all processes.
         per_user: Running tasks of one user.
     """
     now = tx.now
-    busy = "SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user"
+    own = tx.execute("SELECT data FROM task WHERE owner = ?", (tx.process,)).fetchall()
+    ((last_packet,),) = tx.execute("SELECT max(key) FROM channel")
+    ((later,),) = tx.execute("SELECT min(due) FROM task WHERE due > ?", (now,))
+    ((running,),) = tx.execute("SELECT count(*) FROM task WHERE state = 'running'")
+    due: list[Task | None] = []
+    if running < at_once:
+        found = tx.execute(
+            "SELECT t.data FROM (SELECT data, user, row_number() OVER (PARTITION BY user ORDER BY due, key) AS place "
+            f"FROM task WHERE due <= ?) t WHERE t.place <= ? AND ({_RUNNING_OF_USER}) < ?",
+            (now, MAX_DUE, per_user),
+        )
+        due = [read(data) for (data,) in found]
+    ((has_stale,),) = tx.execute(
+        "SELECT EXISTS (SELECT 1 FROM task WHERE state = 'running' AND (until < ? OR until > ?)) "
+        "OR EXISTS (SELECT 1 FROM task WHERE state = 'pending' AND due > ?)",
+        (now, now + LEASE, now + RETRY_SECONDS * SECOND),
+    )
+    return Look(
+        last_packet or 0,
+        {task.id: task for (data,) in own if (task := read(data)) is not None},
+        due,
+        None if later is None else (later - now) / SECOND,
+        bool(has_stale),
+        list_untold(tx),
+    )
+
+
+def claim(tx: Tx, due: Sequence[DueTask], at_once: int, per_user: int) -> list[Task]:
+    """Claim due tasks: first those of users with the fewest running ones, then of those who waited longest.
+
+    A run over a daily limit is skipped, and a run that its process did not survive too often fails.
+
+    Args:
+        due: Those of `look`. A task that has changed since then is left for the next look.
+        at_once: As for `look`.
+    """
+    now = tx.now
+    known = {one.task.id: one for one in due}
     claimed: list[Task] = []
     while True:
         ((running,),) = tx.execute("SELECT count(*) FROM task WHERE state = 'running'")
@@ -506,7 +576,7 @@ def claim(tx: Tx, at_once: int, per_user: int, limits: Callable[[str], DayLimits
             return claimed
         next_user = tx.execute(
             "SELECT t.user FROM task t JOIN user u ON u.key = t.user WHERE t.due <= ? GROUP BY t.user, u.claimed "
-            f"HAVING ({busy}) < ? ORDER BY ({busy}), u.claimed, min(t.due) LIMIT 1",
+            f"HAVING ({_RUNNING_OF_USER}) < ? ORDER BY ({_RUNNING_OF_USER}), u.claimed, min(t.due) LIMIT 1",
             (now, per_user),
         ).fetchone()
         if next_user is None:
@@ -516,15 +586,17 @@ def claim(tx: Tx, at_once: int, per_user: int, limits: Callable[[str], DayLimits
         task = _read_or_set_aside(tx, *tx.execute(query, (user, now)).fetchone())
         if task is None:
             continue
+        one = known.get(task.id)
+        if one is None or one.task != task:
+            return claimed
         if task.resumes > MAX_RESUMES:
             reason = f"the server stopped {task.resumes} times while the task ran"
-            time = next_run(task, moment(now))
             failed = msgspec.structs.replace(_finish(tx, task), failures=task.failures + 1, reason=reason)
-            _write_end(tx, _after_run(failed, "failed", time), "failure", reason)
+            _write_end(tx, _after_run(failed, "failed", one.next_run), "failure", reason)
             continue
         if newest_exchange(tx, task) is None and task.resumes == 0 and task.attempt == 1:  # a new run
-            if problem := _find_reached_limit(tx, user, limits(task.user)):
-                _skip(tx, task, problem, next_run)
+            if problem := _find_reached_limit(tx, user, one.limits):
+                _skip(tx, task, problem, one.next_run or next_day(moment(now)))
                 continue
             task = msgspec.structs.replace(task, run=task.run + 1, reason="")
             _add_usage(tx, user, runs=1)
@@ -545,18 +617,17 @@ def _find_reached_limit(tx: Tx, user: int, limits: DayLimits) -> str:
     return ""
 
 
-def _skip(tx: Tx, task: Task, reason: str, next_run: NextRun) -> None:
+def _skip(tx: Tx, task: Task, reason: str, time: datetime) -> None:
     """Skip a run over a daily limit. The conversation reports the first of several in a row."""
     kind: PacketKind = "state" if task.reason == reason else "skipped"
-    time = _next_time(task, next_run, tx.now)
     skipped = _write(tx, msgspec.structs.replace(task, state="waiting", next_run=time, reason=reason))
     text = f"{reason}; next run: {time:%Y-%m-%d %H:%M} UTC"
     append(tx, msgspec.structs.replace(skipped, run=task.run + 1), kind, text)
 
 
-def _next_time(task: Task, next_run: NextRun, now: int) -> datetime:
-    """Return the next time of a task that waits: of its schedule, else the next day (UTC), which has new limits."""
-    return next_run(task, moment(now)) or moment((now // DAY + 1) * DAY)
+def next_day(now: datetime) -> datetime:
+    """Return the next midnight in UTC, when the daily limits begin anew."""
+    return moment((micros(now) // DAY + 1) * DAY)
 
 
 def _after_run(task: Task, state: TaskState, next_run: datetime | None) -> Task:
@@ -566,36 +637,12 @@ def _after_run(task: Task, state: TaskState, next_run: datetime | None) -> Task:
     )
 
 
-def _write_end(tx: Tx, task: Task, kind: PacketKind, text: str) -> Task:
+def _write_end(tx: Tx, task: Task, kind: PacketKind, text: str) -> None:
     """Write the end of a run; pause a schedule that failed too often."""
     if kind == "failure" and task.state == "waiting" and task.failures >= MAX_FAILURES and not task.paused:
         text = f"{task.failures} failures in a row: {task.reason}"
         task, kind = msgspec.structs.replace(task, paused=True, reason=text), "paused"
-    task = _write(tx, task)
-    append(tx, task, kind, text)
-    return task
-
-
-def seconds_until_due(tx: Tx, *, later: bool = False) -> float | None:
-    """Return the seconds until the next task is due, zero or less if it is; None without one.
-
-    Args:
-        later: Leave out those that are due now.
-    """
-    ((due,),) = tx.execute("SELECT min(due) FROM task WHERE due > ?", (tx.now if later else -1,))
-    return None if due is None else (due - tx.now) / SECOND
-
-
-def own(tx: Tx) -> set[str]:
-    """Return the IDs of the tasks that a process runs."""
-    return {task_id for (task_id,) in tx.execute("SELECT id FROM task WHERE owner = ?", (tx.process,))}
-
-
-def needs_renewal(tx: Tx) -> bool:
-    """Return whether `renew` has something to do."""
-    query = "SELECT EXISTS (SELECT 1 FROM task WHERE owner IS NOT NULL) OR EXISTS (SELECT 1 FROM task WHERE "
-    ((is_needed,),) = tx.execute(f"{query} state = 'pending' AND due > ?)", (tx.now + RETRY_SECONDS * SECOND,))
-    return bool(is_needed)
+    append(tx, _write(tx, task), kind, text)
 
 
 def renew(tx: Tx, running: Iterable[str]) -> bool:
@@ -618,21 +665,17 @@ def renew(tx: Tx, running: Iterable[str]) -> bool:
     return bool(expired)
 
 
-def find_late(tx: Tx, next_run: NextRun) -> list[tuple[Task, datetime]]:
-    """Return the tasks that wait for a later time than their schedule has, with the right time.
-
-    Such times come from a wrong clock, or from other rules of a time zone.
-    """
+def list_waiting(tx: Tx) -> list[Task]:
+    """Return the tasks of all users that wait for a time."""
     found = tx.execute("SELECT data FROM task WHERE state = 'waiting' AND due > ?", (tx.now,))
-    waiting = [task for (data,) in found if (task := read(data)) is not None and task.next_run is not None]
-    times = [(task, _next_time(task, next_run, tx.now)) for task in waiting]
-    return [(task, time) for task, time in times if task.next_run is not None and time < task.next_run]
+    return [task for (data,) in found if (task := read(data)) is not None]
 
 
-def correct_times(tx: Tx, next_run: NextRun) -> None:
-    """Give the tasks of `find_late` the right time."""
-    for task, time in find_late(tx, next_run):
-        append(tx, _write(tx, msgspec.structs.replace(task, next_run=time)), "state")
+def correct_times(tx: Tx, times: Sequence[tuple[Task, datetime]]) -> None:
+    """Give tasks of `list_waiting` another time, except those that have changed since then."""
+    for task, time in times:
+        if find(tx, task.user, task.id) == task:
+            append(tx, _write(tx, msgspec.structs.replace(task, next_run=time)), "state")
 
 
 def recover_all(tx: Tx) -> None:
@@ -664,12 +707,12 @@ def set_turn(tx: Tx, task_id: str, turn_id: str, activity: str) -> bool:
     return True
 
 
-def end_run(tx: Tx, end: RunEnd) -> Task | None:
-    """End a run in the transaction that stores its answer; None if another process or a person took the task."""
+def end_run(tx: Tx, end: RunEnd) -> None:
+    """End a run in the transaction that stores its answer, unless another process or a person took the task."""
     row = tx.execute("SELECT data, user FROM task WHERE id = ? AND owner = ?", (end.task.id, tx.process)).fetchone()
     task = None if row is None else read(row[0])
     if task is None or task.run != end.task.run:
-        return None
+        return
     task = msgspec.structs.replace(task, private_data=task.private_data or end.exchange.private_data)
     usage = end.exchange.usage
     if usage is not None:
@@ -690,7 +733,9 @@ def end_run(tx: Tx, end: RunEnd) -> Task | None:
         }
         changes["reason"] = end.reason
     else:
-        task = _after_run(_finish(tx, task), end.outcome, end.next_run(task, moment(tx.now)))
+        is_same = (task.every, task.start) == (end.task.every, end.task.start)
+        next_run = end.next_run if is_same else task.next_run  # who changes a schedule writes its next time
+        task = _after_run(_finish(tx, task), end.outcome, next_run)
         changes = {"reason": end.reason}
         if end.outcome == "succeeded":
             changes |= {"failures": 0, "summary": ""}
@@ -704,7 +749,7 @@ def end_run(tx: Tx, end: RunEnd) -> Task | None:
             text = f"The server stopped during calls of {names}. Check whether they took effect.\n\n{text}"
         if kind == "result":
             changes["result"] = text[:MAX_RESULT]
-    return _write_end(tx, msgspec.structs.replace(task, **changes), kind, text)
+    _write_end(tx, msgspec.structs.replace(task, **changes), kind, text)
 
 
 def _write(tx: Tx, task: Task, owner: str | None = None) -> Task:
@@ -804,12 +849,6 @@ def newest_packet(tx: Tx, user: str) -> int:
     return key or 0
 
 
-def last_packet(tx: Tx) -> int:
-    """Return the key of the newest packet of all users, or 0."""
-    ((key,),) = tx.execute("SELECT max(key) FROM channel").fetchall()
-    return key or 0
-
-
 def read_untold(tx: Tx, user: str, conversation_id: str, limit: int = MAX_READ) -> list[Packet]:
     """Return the packets of a conversation that nobody has reported, oldest first. Damaged ones are set aside."""
     found = tx.execute(
@@ -819,6 +858,16 @@ def read_untold(tx: Tx, user: str, conversation_id: str, limit: int = MAX_READ) 
         (users.find(tx, user), conversation_id, limit),
     ).fetchall()
     return list(_packets(found))
+
+
+def read_news(tx: Tx, user: str, conversation_id: str) -> tuple[list[Packet], dict[str, Task]]:
+    """Return the packets to report, and by their IDs the newest tasks of the conversation and those of the packets."""
+    packets = read_untold(tx, user, conversation_id)
+    named = {one.id: one for one in list_tasks(tx, user, conversation_id=conversation_id)} if packets else {}
+    for task_id in {packet.task_id for packet in packets} - named.keys():
+        if (task := find(tx, user, task_id)) is not None:
+            named[task_id] = task
+    return packets, named
 
 
 def check_untold(tx: Tx, user: str, conversation_id: str) -> None:

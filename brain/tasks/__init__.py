@@ -200,9 +200,11 @@ class Tasks:
                 changes |= {"paused": paused, "failures": 0 if not paused else task.failures}
                 changes |= {"reason": "" if not paused else task.reason}
             changed = msgspec.structs.replace(task, **changes)
-            if (when or every is not None or paused is False) and task.state == "waiting" and task.approval is None:
+            is_new = changed.start != task.start or changed.every != task.every
+            waits = task.state == "waiting" and task.approval is None
+            if (is_new and task.state == "running") or (waits and (when or every is not None or paused is False)):
                 next_run = schedule.next_run(changed, now)
-                if next_run is None:
+                if waits and next_run is None:
                     raise BadRequest("The schedule has no time in the future.", "when")
                 changed = msgspec.structs.replace(changed, next_run=next_run)
             return changed

@@ -17,6 +17,7 @@ from brain.recurrence import (
     split_rule,
     to_utc,
 )
+from brain.store.tasks import next_day
 from brain.task import NewTask, Task
 
 MAX_LENGTH = 500
@@ -130,6 +131,12 @@ def next_run(task: Task, after: datetime) -> datetime | None:
         with suppress(ValueError):  # an imported task, created after its last time
             start = find_start(every, zone, after) if start == find_start(every, zone, task.created) else start
     return next(iter(next_times(every, start, zone, after, 1)), None)
+
+
+def find_late(waiting: Sequence[Task], now: datetime) -> list[tuple[Task, datetime]]:
+    """Return the tasks that wait for a later time than their schedule has, with the right time."""
+    times = [(task, next_run(task, now) or next_day(now)) for task in waiting]
+    return [(task, time) for task, time in times if task.next_run is not None and time < task.next_run]
 
 
 def find_start(every: str, time_zone: str, now: datetime, when: datetime | None = None) -> datetime:

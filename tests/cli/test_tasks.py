@@ -7,17 +7,15 @@ import sys
 from typing import Any
 
 import pytest
-from store_helpers import answer, question
+from store_helpers import NO_LIMITS, answer, claim_due, question
 
 from brain.messages import Call, Text
 from brain.store import tasks
 from brain.store.store import Store
-from brain.store.tasks import DayLimits, RunEnd
+from brain.store.tasks import RunEnd
 from brain.task import NewTask, TaskApproval
-from brain.tasks import schedule
 from cli.command import Brain, interrupt
 
-NO_LIMITS = DayLimits(0, 0)
 DAILY = ("--every", "every day at 8", "--yes")
 
 
@@ -40,13 +38,13 @@ def add(brain: Brain, prompt: str = "Read", *arguments: str) -> str:
 
 async def run_next(store: Store, *, asks: bool = False) -> None:
     """Run the next task as a server does: to its end, or until it needs an approval."""
-    (task,) = await store.write(tasks.claim, 1, 1, lambda user: NO_LIMITS, schedule.next_run)
+    (task,) = await claim_due(store)
     history = await store.begin(task.user, task.work_id, question(task.prompt, task.id, source="task"), [])
     call = Call("calendar", params={"title": "Tea\x1b[2J"}, id="c1", turn_pass=1, approval="asked")
     ended = answer([call] if asks else [Text("Forty papers.", 1)])
     approval = TaskApproval("c1", "calendar", {"title": "Tea\x1b[2J"}, "Adds an event.") if asks else None
     outcome: Any = "waiting" if asks else "succeeded"
-    await store.end(history, ended, RunEnd(task, ended, outcome, lambda task, after: None, approval=approval))
+    await store.end(history, ended, RunEnd(task, ended, outcome, approval=approval))
 
 
 def test_tasks_are_listed_newest_first(brain: Brain) -> None:

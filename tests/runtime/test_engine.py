@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from store_helpers import claim_due
 from turn_helpers import PNG, Item, Player, ask_for, echo, registry_of
 
 from brain import specialist
@@ -33,7 +34,6 @@ from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
 from brain.settings import Rights, read
 from brain.store import conversations, items, tasks
-from brain.tasks import schedule
 from brain.turn_request import Sampling, Tool
 from specialists.memory import memory
 
@@ -238,7 +238,7 @@ async def test_tasks_stop_and_vanish_with_their_conversation(chat: Chat) -> None
     chat.play(["Yes."])
     await chat.say("One?")
     task = await service.create("ada", service.check("Read", time_zone="UTC", conversation_id="c"))
-    (task,) = await chat.engine.store.write(tasks.claim, 3, 2, service.limits, schedule.next_run)
+    (task,) = await claim_due(chat.engine.store)
     chat.play(["Well, ", asyncio.Event()])
     run = await chat.begin(task.prompt, task.work_id, source="task")
     run.start()

@@ -1,16 +1,20 @@
 """Reports on background tasks: when they begin, what they tell, and that each result is told exactly once."""
 
 import asyncio
+import math
 import multiprocessing
 import os
 import signal
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from store_helpers import NO_LIMITS as FREE
+from store_helpers import claim_due
 from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import specialist
@@ -21,15 +25,14 @@ from brain.plugins.context import Context
 from brain.prompts.task_news import select_entries
 from brain.runtime.engine import Engine
 from brain.runtime.task_reports import seconds_until_due
+from brain.runtime.task_runner import TaskRunner
 from brain.settings import read
 from brain.store import conversations
 from brain.store import tasks as stored
-from brain.store.tasks import DayLimits, RunEnd, Untold
+from brain.store.tasks import RunEnd, Untold
 from brain.task import NewTask, TaskApproval, TaskState
-from brain.tasks import schedule
 from brain.turn_request import Sampling
 
-FREE = DayLimits(0, 0)
 CREATE = 'SPECIALIST_REQUEST[tasks:{"prompt":"read more"}]'
 AGAIN = 'SPECIALIST_REQUEST[tasks:{"prompt":"read more","again":true}]'
 CANCEL = 'SPECIALIST_REQUEST[tasks:{"task_id":"%s"}]'
@@ -53,8 +56,24 @@ async def opened(store: str = "memory:") -> AsyncIterator[Engine]:
     try:
         yield engine
     finally:
-        await engine.reports.close()
         await engine.close()
+
+
+@asynccontextmanager
+async def reporting(*engines: Engine) -> AsyncIterator[None]:
+    """Report tasks, but run none."""
+    runners = []
+    for one in engines:
+        settings = replace(one.settings, tasks_at_once=0)
+        parts = one.store, one.tasks, settings, one.reports, one.begin
+        runners.append(TaskRunner(*parts, lambda: False, lambda task, outcome, seconds: None))
+    for runner in runners:
+        runner.start()
+    try:
+        yield
+    finally:
+        for runner in runners:
+            await runner.close()
 
 
 def play(engine: Engine, *passes: Sequence[Item] | str, fallback: Player | None = None, **options: Any) -> Player:
@@ -68,11 +87,11 @@ async def finish(engine: Engine, prompt: str, text: str = "", outcome: TaskState
     """Run a task of conversation c to its end."""
     store = engine.store
     await store.write(stored.create, "ada", NewTask(prompt, "", "c", "UTC", **more), FREE)
-    (task,) = await store.write(stored.claim, 10, 10, lambda user: FREE, schedule.next_run)
+    (task,) = await claim_due(store)
     history = await store.begin("ada", task.work_id, Exchange("", message=prompt, source="task"), ())
     exchange = Exchange("", [Text(text, 1)], outcome="complete")
     approval = TaskApproval("c1", "calendar", {}, "Add lunch") if outcome == "waiting" else None
-    end = RunEnd(task, exchange, outcome, lambda task, after: None, "no network", approval=approval)
+    end = RunEnd(task, exchange, outcome, reason="no network", approval=approval)
     await store.end(history, exchange, end)
     engine.tasks.notify()
 
@@ -87,10 +106,10 @@ async def wait_told(engine: Engine, *others: Engine) -> list[Exchange]:
     changed = asyncio.Event()
     for one in (engine, *others):
         one.tasks.subscribe(changed.set)
-        one.reports.start()
-    while await engine.store.read(stored.list_untold):
-        await changed.wait()
-        changed.clear()
+    async with reporting(engine, *others):
+        while await engine.store.read(stored.list_untold):
+            await changed.wait()
+            changed.clear()
     return await reports(engine)
 
 
@@ -198,16 +217,16 @@ async def test_a_report_waits_for_a_turn_and_a_message_ends_a_report() -> None:
         run = await engine.begin(ask_for("Hi", conversation_id="c"), "native")
         run.start()
         await finish(engine, "read papers", "Forty papers.")
-        engine.reports.start()
-        assert await engine.reports._begin_due() is None
+        assert engine.reports.begin_due(await engine.store.read(stored.list_untold)) == math.inf
         player = play(engine, ["Your ", asyncio.Event()])
         begun = asyncio.Event()
         engine.tasks.subscribe(begun.set)
-        go.set()
-        while not player.given or not player.given[0]:
-            await begun.wait()
-            begun.clear()
-            await asyncio.sleep(0)
+        async with reporting(engine):
+            go.set()
+            while not player.given or not player.given[0]:
+                await begun.wait()
+                begun.clear()
+                await asyncio.sleep(0)
         play(engine, "Hello again.")
         run = await engine.begin(ask_for("Hi again", conversation_id="c"), "native")
         run.start()
@@ -286,10 +305,10 @@ async def test_a_process_that_lost_its_lease_does_not_report_too(tmp_path: Path)
         await finish(slow, "read papers", "Forty papers.")
         begun = asyncio.Event()
         slow.tasks.subscribe(begun.set)
-        slow.reports.start()
-        while len(player.requests) < 2:
-            await begun.wait()
-            await asyncio.sleep(0)
+        async with reporting(slow):
+            while len(player.requests) < 2:
+                await begun.wait()
+                await asyncio.sleep(0)
         other.store.clock = lambda: time.time() + 60
         play(other, "Papers.")
         assert [report.answer for report in await wait_told(other)] == ["Papers."]
@@ -366,9 +385,10 @@ async def test_a_report_that_the_end_of_the_server_stops_is_repeated(tmp_path: P
         await finish(engine, "read papers", "Forty papers.")
         begun = asyncio.Event()
         engine.tasks.subscribe(begun.set)
-        engine.reports.start()
-        while not player.given:
-            await begun.wait()
+        async with reporting(engine):
+            while not player.given:
+                await begun.wait()
+                await asyncio.sleep(0)
     async with opened(path) as engine:
         play(engine, "Papers.")
         assert [one.answer for one in await wait_told(engine)] == ["Papers."]

@@ -349,7 +349,7 @@ def test_canceling_a_run_ends_only_the_run(schedule: dict[str, str], state: str,
 
 @pytest.mark.parametrize("is_new", [False, True])
 def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch, is_new: bool) -> None:
-    monkeypatch.setattr(task_runner, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(task_runner, "LOOK_SECONDS", 0.01)
 
     async def main() -> None:
         async with running() as runner:

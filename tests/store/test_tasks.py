@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, question, store_at
+from store_helpers import NO_LIMITS, NOON, TOMORROW, Clock, add_turn, answer, claim_due, question, store_at
 
 from brain.errors import BadRequest
 from brain.events import Usage
@@ -17,11 +17,9 @@ from brain.store import conversations, tasks, users
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, Duplicate, ReportEnd, RunEnd
 from brain.task import NewTask, Task, TaskApproval
-from brain.tasks import schedule
 
 pytestmark = pytest.mark.anyio
 
-NO_LIMITS = DayLimits(0, 0)
 DAILY = "FREQ=DAILY;BYHOUR=8;BYMINUTE=0"
 
 
@@ -33,7 +31,15 @@ async def create(
 
 
 async def claim(store: Store, at_once: int = 3, per_user: int = 2, limits: DayLimits = NO_LIMITS) -> list[Task]:
-    return await store.write(tasks.claim, at_once, per_user, lambda user: limits, schedule.next_run)
+    return await claim_due(store, at_once, per_user, limits)
+
+
+async def own(store: Store) -> set[str]:
+    return set((await store.read(tasks.look, 0, 0)).own)
+
+
+async def last_packet(store: Store) -> int:
+    return (await store.read(tasks.look, 0, 0)).last_packet
 
 
 async def begin_run(store: Store, task: Task) -> History:
@@ -47,7 +53,7 @@ async def end_run(store: Store, task: Task, outcome: Any = "succeeded", **fields
     parts = fields.pop("parts", [Text("Done.", 1)])
     next_run = fields.pop("next_run", None)
     ended = answer(parts, usage=Usage(60, 40, None, estimated=False))
-    await store.end(history, ended, RunEnd(task, ended, outcome, lambda task, after: next_run, **fields))
+    await store.end(history, ended, RunEnd(task, ended, outcome, next_run, **fields))
     return await found(store, task)
 
 
@@ -168,7 +174,7 @@ async def test_another_process_continues_when_a_lease_expires(path: Path) -> Non
         await create(store)
         (task,) = await claim(store)
         history = await begin_run(store, task)
-        assert (await store.read(tasks.own), await other.read(tasks.own)) == ({task.id}, set())
+        assert (await own(store), await own(other)) == ({task.id}, set())
         clock.advance(seconds=14)
         await other.write_unsynced(tasks.renew, [])
         await store.write_unsynced(tasks.renew, [task.id])
@@ -184,7 +190,7 @@ async def test_another_process_continues_when_a_lease_expires(path: Path) -> Non
             assert not await owner.write_unsynced(tasks.set_turn, task.id, "t", "lost")
             owner, peer = peer, owner
         late = answer("late")
-        await store.end(history, late, RunEnd(task, late, "succeeded", lambda task, after: None))
+        await store.end(history, late, RunEnd(task, late, "succeeded"))
         assert (await found(store, task)).state == "running"
         clock.advance(seconds=16)
         await owner.write_unsynced(tasks.renew, [])  # it owns the task, but could not store its end
@@ -206,7 +212,7 @@ async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
         await store.write_unsynced(tasks.renew, [running.id])
         clock.advance(seconds=10)
         await other.write_unsynced(tasks.renew, [])
-        assert await store.read(tasks.own) == {running.id}
+        assert await own(store) == {running.id}
         await end_run(store, running, "pending")
         await store.write(tasks.cancel, "ada", queued.id)
         clock.advance(hours=-2)
@@ -235,13 +241,13 @@ async def test_the_end_of_a_run(
 ) -> None:
     await create(store, every=schedule, start=clock.time if schedule else None, next_run=clock.time)
     (task,) = await claim(store)
-    cursor = await store.read(tasks.last_packet)
+    cursor = await last_packet(store)
     ended = await end_run(store, task, **end)
     assert (ended.state, ended.run) == (state, 1)
     assert [packet.kind for packet in await store.read(tasks.read_channel, "ada", cursor)] == [kind]
     told = await store.read(tasks.read_untold, "ada", "c")
     assert [packet.kind for packet in told] == ([] if kind == "state" else [kind])
-    assert await store.read(tasks.own) == set()
+    assert await own(store) == set()
     if ended.next_run is None:
         assert await claim(store) == []
 
@@ -275,7 +281,7 @@ async def test_a_run_that_could_not_begin_does_not_let_the_next_one_continue_the
     (task,) = await claim(store)
     await end_run(store, task, next_run=clock.time)
     (task,) = await claim(store)
-    await store.write(tasks.end_run, RunEnd(task, answer([]), "failed", lambda task, after: clock.time, "no model"))
+    await store.write(tasks.end_run, RunEnd(task, answer([]), "failed", clock.time, "no model"))
     (task,) = await claim(store)
     assert (task.run, await store.read(tasks.current_exchange, task)) == (3, None)
 
@@ -368,9 +374,9 @@ async def test_a_task_is_canceled_in_every_state(store: Store, clock: Clock) -> 
         "already_canceled"
     ] * 4
     assert (await store.write(tasks.cancel, "eve", made[0].id))[0] == "not_found"
-    assert await store.read(tasks.own) == set()
+    assert await own(store) == set()
     late = answer("late")
-    await store.end(history, late, RunEnd(made[2], late, "succeeded", lambda task, after: None))
+    await store.end(history, late, RunEnd(made[2], late, "succeeded"))
     assert (await found(store, made[2])).state == "canceled"
     assert await claim(store) == []
 
@@ -383,7 +389,7 @@ async def test_a_change_of_a_running_task_leaves_it_running(store: Store) -> Non
     (task,) = await claim(store)
     renamed = await store.write(tasks.change, "ada", task.id, lambda task: replace(task, title="New"))
     assert renamed is not None
-    assert await store.read(tasks.own) == {task.id}
+    assert await own(store) == {task.id}
     assert (await end_run(store, task)).title == "New"
 
 
@@ -410,7 +416,7 @@ async def test_each_packet_is_reported_once(store: Store, clock: Clock) -> None:
     clock.advance(days=2)
     await create(store, "later")
     assert {packet.title for packet in await store.read(tasks.read_channel, "ada", 0)} == {"b", "d", "later"}
-    assert await store.read(tasks.last_packet) == everything[-1].key + 1
+    assert await last_packet(store) == everything[-1].key + 1
 
 
 async def test_damaged_rows_are_counted_and_stop_nothing(path: Path, clock: Clock) -> None:

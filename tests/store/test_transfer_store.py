@@ -18,7 +18,6 @@ from brain.store import conversations, items, tasks, transfer, turns, users, vec
 from brain.store.store import Store
 from brain.store.tasks import DayLimits
 from brain.task import NewTask
-from brain.tasks import schedule
 
 pytestmark = pytest.mark.anyio
 
@@ -301,8 +300,8 @@ async def test_an_imported_task_does_not_run_by_itself(
     (task,), (other,) = await store.read(tasks.list_tasks, "ada"), await store.read(tasks.list_tasks, "eve")
     assert (task.id, task.state, task.paused, task.every) == (TASK["id"], state, paused, every)
     assert (task.approval, task.work_id, task.finished) == (None, "work0123456789abcdef", "q")
-    assert await store.write(tasks.claim, 9, 9, lambda user: DayLimits(0, 0), schedule.next_run) == []
-    assert await store.read(tasks.seconds_until_due) is None
+    look = await store.read(tasks.look, 9, 9)
+    assert (look.due, look.seconds_until_due) == ([], None)
     assert await store.list_conversations("ada") == []
     for user, one in (("ada", task), ("eve", other)):
         page = await store.read(conversations.read_page, user, one.work_id)

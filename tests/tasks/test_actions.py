@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
-from store_helpers import NOON, Clock, answer, question, store_at
+from store_helpers import NO_LIMITS, NOON, Clock, answer, claim_due, question, store_at
 
 from brain.errors import BadRequest
 from brain.messages import Call
@@ -17,7 +17,7 @@ from brain.tasks import Tasks, schedule
 
 pytestmark = pytest.mark.anyio
 
-NO_LIMITS, ONE_RUN = DayLimits(0, 0), DayLimits(1, 0)
+ONE_RUN = DayLimits(1, 0)
 MONDAY = datetime(2026, 3, 2, 8, tzinfo=UTC)  # tests begin on Sunday at noon
 
 WITHOUT_SCHEDULE = """
@@ -65,7 +65,13 @@ SCHEDULES = {
     EVERY_MONDAY: {"every": "FREQ=WEEKLY;BYDAY=MO;BYHOUR=8;BYMINUTE=0"},
 }
 REJECTED = {(400, "bad_request"): "400", (409, "busy"): "busy", (409, "gone"): "gone"}
-TIMES = {"02 00:00": "Mon_00:00", "02 08:00": "Mon_08:00", "03 00:00": "Tue_00:00", "09 08:00": "next_Mon"}
+TIMES = {
+    "02 00:00": "Mon_00:00",
+    "02 08:00": "Mon_08:00",
+    "03 00:00": "Tue_00:00",
+    "03 08:00": "Tue_08:00",
+    "09 08:00": "next_Mon",
+}
 CELLS = [
     (times, state, row[:11].strip(), cell)
     for table, times in SCHEDULES.items()
@@ -91,7 +97,7 @@ class User:
         return task
 
     async def claim(self, limits: DayLimits = NO_LIMITS, at_once: int = 9) -> None:
-        await self.store.write(tasks.claim, at_once, 9, lambda user: limits, schedule.next_run)
+        await claim_due(self.store, at_once, 9, limits)
 
     async def end_run(self, task: Task, outcome: TaskState) -> None:
         question_id = f"{task.id} {task.run}"
@@ -99,7 +105,8 @@ class User:
         asked = [Call("letter", params={}, id="c1", turn_pass=1, approval="asked")]
         ended = answer(asked if outcome == "waiting" else "Done.")
         approval = TaskApproval("c1", "letter", {}) if outcome == "waiting" else None
-        await self.store.end(history, ended, RunEnd(task, ended, outcome, schedule.next_run, approval=approval))
+        next_run = schedule.next_run(task, self.clock.time)
+        await self.store.end(history, ended, RunEnd(task, ended, outcome, next_run, approval=approval))
 
     async def bring(self, state: str, times: dict[str, str]) -> None:
         """Create the task, and bring it to a state."""
@@ -170,7 +177,8 @@ class User:
                 await self.store.write(tasks.change, "ada", self.id, _postpone)
                 self.clock.advance(days=-60)
                 await self.store.write_unsynced(tasks.renew, [self.id])
-                await self.store.write(tasks.correct_times, schedule.next_run)
+                waiting = await self.store.read(tasks.list_waiting)
+                await self.store.write(tasks.correct_times, schedule.find_late(waiting, self.clock.time))
                 await self.claim()
         return outcome or describe(await self.task())
 
@@ -218,3 +226,15 @@ async def test_no_change_makes_two_active_tasks_the_same() -> None:
         again = await user.tasks.run_now("ada", ended)
         assert again is not None
         assert again.state == "pending"
+
+
+@pytest.mark.parametrize("knows_it", [False, True])
+async def test_a_schedule_that_changes_during_a_run_counts_at_its_end(knows_it: bool) -> None:
+    clock = Clock(step=0)
+    async with store_at(None, clock) as store:
+        user = User(store, clock)
+        await user.bring("running", SCHEDULES[EVERY_MONDAY])
+        running = await user.task()
+        await user.tasks.change("ada", user.id, every="daily at 8")
+        await user.end_run(await user.task() if knows_it else running, "succeeded")
+        assert describe(await user.task()) == "Tue_08:00"
