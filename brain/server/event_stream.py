@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import anyio
 from sse_starlette import EventSourceResponse
-from sse_starlette.sse import SendTimeoutError
 from starlette.types import Message, Receive, Scope, Send
 
 from brain.events import Error, Event, Notice, TurnStart
@@ -59,56 +59,31 @@ class Encoder(Protocol):
         """Encode events; after the last event, also the end of the stream."""
 
 
-class ByteReader(Protocol):
-    """One client of a stream: an async iterator of the bytes to send.
-
-    Attributes:
-        encoder: None for the native protocol.
-        write: writes bytes immediately, or returns False; None if the server cannot.
-        sent_at: when the iterator returned bytes last, in seconds of the event loop's clock.
-        is_interrupted: whether `interrupt` was called.
-    """
-
-    encoder: Encoder | None
-    write: Callable[[bytes], bool] | None
-    sent_at: float
-    is_interrupted: bool
-
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-    async def __anext__(self) -> bytes: ...
-    def interrupt(self) -> None:
-        """Make the iterator return empty bytes instead of waiting, until `is_interrupted` is reset."""
-
-    def put_back(self, data: bytes) -> None:
-        """Put unsent data back to the front."""
-
-    def close(self) -> None:
-        """Unsubscribe; called once."""
-
-
 class Reader:
-    """One client of a run: an async iterator of the bytes to send.
+    """One client of a run: an async iterator of the bytes to send, with a heartbeat after a silence.
 
-    If the reader is up to date and the server supports it, the task of the run writes new events directly to the
-    socket, without waking the reader.
+    If the client is up to date and the server supports it, the task of the run writes new events directly to the
+    socket, without waking the task of the response.
 
     Args:
         encoder: None for the native protocol, whose frames are in the log.
         after: the number of the last event that the client has.
+        heartbeat: seconds of silence before a heartbeat.
         owns_run: whether the run stops when this client disconnects, even if it has other readers.
 
     Raises:
         BadRequest: `gone`, if the events after `after` have expired.
     """
 
-    def __init__(self, run: AnyRun, encoder: Encoder | None = None, after: int = 0, *, owns_run: bool = False) -> None:
+    def __init__(
+        self, run: AnyRun, encoder: Encoder | None = None, after: int = 0, *, heartbeat: float, owns_run: bool = False
+    ) -> None:
         self.encoder = encoder
         self.write: Callable[[bytes], bool] | None = None
         self._run = run
         self._owns_run = owns_run
         self._loop = asyncio.get_running_loop()
-        self.sent_at = self._loop.time()
-        self.model_answered: asyncio.Future[Error | None] = self._loop.create_future()
+        self._answered: asyncio.Future[Error | None] = self._loop.create_future()
         self._pending: list[bytes] = []
         if after or run.log.last:
             if encoder is None:
@@ -119,43 +94,60 @@ class Reader:
         self._pending_limit = self._pending_bytes + PENDING_BYTES
         # the numbers of the last events that this stream has, that it gave to the server, and that the server has sent
         self._last_encoded, self._last_given, self._last_sent = run.log.last, after, after
-        self._is_lost = False
-        self.is_interrupted = False
+        self._is_over = run.log.has_ended or (encoder is not None and encoder.closed)  # no more data will come
         self._waiter: asyncio.Future[None] | None = None
+        self._heartbeat = heartbeat
+        self._sent_at = self._loop.time()
+        self._timer = self._loop.call_later(heartbeat, self._beat)
+        self._is_closed = False
         self._unsubscribe = run.join(self._notify)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no more data will come."""
-        return self._is_lost or self._run.log.has_ended or (self.encoder is not None and self.encoder.closed)
-
     def _notify(self, events: Sequence[Event], frames: bytes) -> None:
-        if self._is_lost or (self.encoder is not None and self.encoder.closed):
+        if self._is_over:
             return
-        if not self.model_answered.done():
+        encoder, run = self.encoder, self._run
+        if not self._answered.done():
             if isinstance(events[-1], Error):
-                self.model_answered.set_result(events[-1])
+                self._answered.set_result(events[-1])
             elif not all(isinstance(event, OPENING) for event in events):
-                self.model_answered.set_result(None)
+                self._answered.set_result(None)
         try:
-            data = frames if self.encoder is None else self.encoder.encode(events)
+            data = frames if encoder is None else encoder.encode(events)
         except Exception:  # an error in one protocol must not end the run
-            log.exception("turn %s: its events could not be encoded", self._run.id)
-            data, self._is_lost = b"", True
-        waiter = self._waiter if self._waiter is not None and not self._waiter.done() else None
-        self._last_encoded = self._run.log.last
-        # without a waiter, earlier events are not sent yet
-        if waiter is not None and self.write is not None and not self.is_over and self.write(data):
+            log.exception("turn %s: its events could not be encoded", run.id)
+            self._is_over = True
+            self._wake()
+            return
+        self._last_encoded = run.log.last
+        if run.log.has_ended or (encoder is not None and encoder.closed):
+            self._is_over = True
+        # without a waiter, earlier data is not sent yet
+        elif self.write is not None and self._waiter is not None and not self._waiter.done() and self.write(data):
             self._last_given = self._last_sent = self._last_encoded
-            self.sent_at = self._loop.time()
+            if data:
+                self._sent_at = self._loop.time()
             return
         self._pending.append(data)
         self._pending_bytes += len(data)
-        if self._is_lost or self._pending_bytes > self._pending_limit:
-            self._is_lost = True
+        if self._pending_bytes > self._pending_limit:
+            self._is_over = True
             self._pending.clear()
-        if waiter is not None:
-            waiter.set_result(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _beat(self) -> None:
+        silence = self._loop.time() - self._sent_at
+        if silence < self._heartbeat:
+            self._timer = self._loop.call_later(self._heartbeat - silence, self._beat)
+            return
+        if self._waiter is not None and not self._pending:
+            self._pending.append(HEARTBEAT if self.encoder is None else self.encoder.heartbeat)
+            self._pending_bytes += len(self._pending[0])
+            self._wake()
+        self._timer = self._loop.call_later(self._heartbeat, self._beat)
 
     def __aiter__(self) -> "Reader":
         return self
@@ -163,10 +155,8 @@ class Reader:
     async def __anext__(self) -> bytes:
         self._last_sent = self._last_given
         while not self._pending:
-            if self.is_over:
+            if self._is_over:
                 raise StopAsyncIteration
-            if self.is_interrupted:
-                return b""
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -181,24 +171,21 @@ class Reader:
         self._pending_bytes -= size
         if not self._pending:
             self._last_given = self._last_encoded
-        self.sent_at = self._loop.time()
+        if data:
+            self._sent_at = self._loop.time()
         return data
 
-    def interrupt(self) -> None:
-        """Make the iterator return empty bytes instead of waiting, until `is_interrupted` is reset."""
-        self.is_interrupted = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    async def wait_for_error(self) -> Error | None:
+        """Wait for the first text, at most one heartbeat interval. Return the error if the turn fails before it."""
+        await asyncio.wait({self._answered}, timeout=self._heartbeat)
+        return self._answered.result() if self._answered.done() else None
 
-    def put_back(self, data: bytes) -> None:
-        """Put unsent data back to the front."""
-        if data:
-            self._pending.insert(0, data)
-            self._pending_bytes += len(data)
-            self._last_given = self._last_sent
-
-    def close(self) -> None:
-        """Unsubscribe from the run."""
+    async def aclose(self) -> None:
+        """Leave the run. Further calls do nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._timer.cancel()
         self._unsubscribe()
         self._run.last_received = self._last_sent
         if self._owns_run:
@@ -207,10 +194,13 @@ class Reader:
 
 
 class EventStreamResponse:
-    """The response that sends what a reader reads.
+    """The response that sends a stream until its end, or until the client disconnects.
+
+    On Brain's own server, the loop of this class sends. On other ASGI servers, sse-starlette does; its tasks cost
+    16 KiB per stream and two thirds more time per token.
 
     Args:
-        heartbeat: seconds of silence after which a comment is sent.
+        heartbeat: the interval of heartbeats in the stream, in seconds.
         count_streams: called with 1 when a stream opens, with -1 when it closes.
         rejects: for a `Reader`: returns whether a turn that fails with this error before its first text gets an HTTP
             status instead of a stream. With it, the response starts with the first text or after one heartbeat
@@ -219,115 +209,65 @@ class EventStreamResponse:
 
     def __init__(
         self,
-        reader: ByteReader,
+        stream: Reader | AsyncGenerator[bytes, None],
         *,
         heartbeat: float,
         count_streams: Callable[[int], None],
         rejects: Callable[[Error], bool] | None = None,
     ) -> None:
-        self._reader = reader
+        self._stream = stream
         self._count_streams = count_streams
-        self._heartbeat = heartbeat
+        self._send_seconds = heartbeat * UNREAD_HEARTBEATS
         self._rejects = rejects
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._count_streams(1)
         try:
-            if self._rejects is not None and not await self._send_rejection(self._rejects, scope, receive, send):
-                return
-            self._reader.write = scope.get("extensions", {}).get(WRITE_EXTENSION)
-            if self._reader.write is None:
-                await self._response()(scope, receive, send)
-            elif not await self._send_directly(self._reader.write, receive, send):
-
-                async def send_rest(message: Message) -> None:
-                    if message["type"] != "http.response.start":
-                        await send(message)
-
-                await self._response()(scope, receive, send_rest)
-        except* SendTimeoutError:  # while sending an event, a heartbeat, or both
+            async with aclosing(self._stream):
+                with anyio.CancelScope() as connected:
+                    disconnect = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
+                    disconnect.add_done_callback(lambda _: connected.cancel())
+                    try:
+                        await self._respond(scope, send)
+                    finally:
+                        disconnect.cancel()
+        except* TimeoutError:
             log.info("disconnected a client that does not read its stream")
         finally:
             self._count_streams(-1)
-            self._reader.close()
 
-    async def _send_rejection(
-        self, rejects: Callable[[Error], bool], scope: Scope, receive: Receive, send: Send
-    ) -> bool:
-        """Wait for the first text. Return True then; send the error of a failed turn and return False."""
-        assert isinstance(self._reader, Reader)
-        answered = self._reader.model_answered
-        disconnect = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
-        futures: set[asyncio.Future[Any]] = {answered, disconnect}
-        try:
-            await asyncio.wait(futures, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
-            if disconnect.done():
-                return False
-        finally:
-            disconnect.cancel()
-        await asyncio.wait({disconnect})
-        if not answered.done() or (error := answered.result()) is None or not rejects(error):
-            return True
-        await error_response(as_rejection(error), scope)(scope, receive, send)
-        return False
-
-    async def _send_directly(self, write: Callable[[bytes], bool], receive: Receive, send: Send) -> bool:
-        """Send a short stream to a client that reads fast enough.
-
-        The tasks of `EventSourceResponse`, which heartbeats and slow clients need, cost a fifth of a short turn.
-
-        Returns:
-            True if the response is complete or the client disconnected; False if `_response` must send the rest.
-        """
-        reader = self._reader
-        await send({"type": "http.response.start", "status": 200, "headers": self._raw_headers()})
-        disconnect = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
-        disconnect.add_done_callback(lambda _: reader.interrupt())
-        timer = asyncio.get_running_loop().call_later(self._heartbeat / CHECKS_PER_HEARTBEAT, reader.interrupt)
-        try:
-            async for data in reader:
-                if disconnect.done():
-                    return True
-                if reader.is_interrupted or not write(data):
-                    reader.put_back(data)
-                    break
-            else:
-                if write(b""):
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-                    return True
-        finally:
-            timer.cancel()
-            disconnect.cancel()
-        await asyncio.wait({disconnect})
-        reader.is_interrupted = False
-        return not disconnect.cancelled()
-
-    def _raw_headers(self) -> list[tuple[bytes, bytes]]:
-        """A new list, since middleware adds headers to it."""
-        encoder = self._reader.encoder
-        if encoder is None:
-            return [*_raw_headers(None)]
-        return [*_raw_headers(encoder.content_type), *encoder.headers]
-
-    def _response(self) -> EventSourceResponse:
-        response = EventSourceResponse(
-            self._reader,
-            ping=self._heartbeat / CHECKS_PER_HEARTBEAT,
-            ping_message_factory=self._heartbeat_if_silent,  # type: ignore[arg-type]  # bytes are sent as they are
-            sep="\n",
-            shutdown_event=anyio.Event(),
-            shutdown_grace_period=SHUTDOWN_SECONDS,
-            send_timeout=self._heartbeat * UNREAD_HEARTBEATS,
-        )
-        response.raw_headers = self._raw_headers()
-        return response
-
-    def _heartbeat_if_silent(self) -> bytes:
-        now = asyncio.get_running_loop().time()
-        if now - self._reader.sent_at + self._heartbeat / CHECKS_PER_HEARTBEAT <= self._heartbeat:
-            return b""
-        self._reader.sent_at = now
-        return HEARTBEAT if self._reader.encoder is None else self._reader.encoder.heartbeat
+    async def _respond(self, scope: Scope, send: Send) -> None:
+        stream = self._stream
+        encoder = stream.encoder if isinstance(stream, Reader) else None
+        if self._rejects is not None and isinstance(stream, Reader):
+            error = await stream.wait_for_error()
+            if error is not None and self._rejects(error):
+                await error_response(as_rejection(error), scope)(scope, _receive_nothing, send)
+                return
+        # a new list, since middleware adds headers to it
+        headers = [*_raw_headers(None)] if encoder is None else [*_raw_headers(encoder.content_type), *encoder.headers]
+        write = scope.get("extensions", {}).get(WRITE_EXTENSION)
+        if write is None:
+            response = EventSourceResponse(
+                stream,
+                ping=0,  # the stream has heartbeats
+                sep="\n",
+                shutdown_event=anyio.Event(),
+                shutdown_grace_period=SHUTDOWN_SECONDS,
+                send_timeout=self._send_seconds,
+            )
+            response.raw_headers = headers
+            await response(scope, _receive_nothing, send)
+            return
+        if isinstance(stream, Reader):
+            stream.write = write
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async for data in stream:
+            if not write(data):
+                with anyio.fail_after(self._send_seconds):
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+        with anyio.fail_after(self._send_seconds):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 @cache
@@ -337,6 +277,11 @@ def _raw_headers(content_type: bytes | None) -> list[tuple[bytes, bytes]]:
     if content_type is not None:
         response.headers["content-type"] = content_type.decode()
     return response.raw_headers
+
+
+async def _receive_nothing() -> Message:
+    """Wait forever: `EventStreamResponse` itself receives the disconnect."""
+    return await asyncio.Future()
 
 
 async def wait_for_disconnect(receive: Receive) -> None:

@@ -17,7 +17,7 @@ from starlette.types import Message as Sent
 from turn_helpers import Player, ask_for, prose, turn_of
 
 from brain.errors import ModelError
-from brain.events import Done, Event, Token
+from brain.events import Done, Event, Notice, Token
 from brain.protocols import native
 from brain.runtime.run import Run, RunOptions
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION, EventStreamResponse, Reader
@@ -40,6 +40,7 @@ def jumping(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
         async def main() -> None:
             async with asyncio.timeout(2 * LIMIT):
                 await test(**arguments)
+            await asyncio.sleep(0)  # by which a cancelled task ends
             tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
             assert {task.get_coro().__qualname__ for task in tasks} <= {"_shutdown_watcher"}  # type: ignore[union-attr]
 
@@ -135,7 +136,7 @@ class Stage:
     ) -> "asyncio.Task[None]":
         """Begin to stream the run to a client."""
         response = EventStreamResponse(
-            Reader(self.run, encoder, after, owns_run=owns_run),
+            Reader(self.run, encoder, after, heartbeat=HEARTBEAT, owns_run=owns_run),
             heartbeat=HEARTBEAT,
             count_streams=self.count_streams,
             rejects=rejects,
@@ -268,6 +269,19 @@ async def test_heartbeats_are_sent_in_silence_only(direct: bool) -> None:
 
 
 @BOTH
+@jumping
+async def test_events_that_a_protocol_leaves_out_delay_no_heartbeat(direct: bool) -> None:
+    stage, client = Stage(), Client()
+    response = stage.stream(client, encoder=Doubling(), direct=direct)
+    for _ in range(4):
+        await asyncio.sleep(HEARTBEAT / 2 + 1)
+        stage.run.log.append([Notice("repeated_call", "again")])
+    stage.run.log.append([DONE])
+    await response
+    assert b"".join(message.get("body", b"") for message in client.sent) == b".."
+
+
+@BOTH
 @pytest.mark.parametrize("count", [0, 2, 3], ids=["takes nothing", "takes two events", "takes three events"])
 @jumping
 async def test_a_slow_client_never_delays_the_run_and_gets_everything(count: int, direct: bool) -> None:
@@ -317,7 +331,7 @@ async def test_direct_writes_in_any_order(is_foreign: bool) -> None:
 
     async def act(actions: Sequence[str]) -> None:
         stage, found, permits = Stage(), bytearray(), asyncio.Semaphore(0)
-        reader = Reader(stage.run, Doubling() if is_foreign else None)
+        reader = Reader(stage.run, Doubling() if is_foreign else None, heartbeat=HEARTBEAT)
         accepts = False
 
         def write(data: bytes) -> bool:
@@ -345,7 +359,7 @@ async def test_direct_writes_in_any_order(is_foreign: bool) -> None:
         for _ in range(len(actions) + 1):
             permits.release()
         await sending
-        reader.close()
+        await reader.aclose()
         texts = [f"{number} " for number, action in enumerate(actions) if action in ("accepted", "rejected")]
         assert bytes(found) == ("".join(text * 2 for text in texts).encode() if is_foreign else stage.frames), actions
         assert stage.run.last_received == len(texts) + 1
@@ -377,10 +391,10 @@ async def test_a_client_too_far_behind_is_disconnected() -> None:
         assert client.frames + rest.frames == stage.frames
         run = Stage().run
         run.log.append([Token(prose(20_000))])
-        reader = Reader(run)  # which joins a log longer than what may wait for it
+        reader = Reader(run, heartbeat=HEARTBEAT)  # which joins a log longer than what may wait for it
         run.log.append([Token("end"), DONE])
         assert b"".join([data async for data in reader]) == b"".join(run.log.frames(0))
-        reader.close()
+        await reader.aclose()
 
 
 @OWNS

@@ -118,7 +118,7 @@ def stream(request: Request, run: AnyRun, encoder: Encoder | None = None, after:
         raise rate_limited(
             f"This turn has reached its limit of {READERS_LIMIT} connections. Try again later.", RETRY_SOON
         )
-    return _stream(request, Reader(run, encoder, after))
+    return _stream(request, run, encoder, after)
 
 
 def start_and_stream(
@@ -135,16 +135,25 @@ def start_and_stream(
         owns_run: whether the run stops when this client disconnects.
         rejects: as in `EventStreamResponse`.
     """
-    response = _stream(request, Reader(run, encoder, owns_run=owns_run), rejects)
+    response = _stream(request, run, encoder, owns_run=owns_run, rejects=rejects)
     run.start()
     return response
 
 
-def _stream(request: Request, reader: Reader, rejects: Callable[[Error], bool] | None = None) -> EventStreamResponse:
+def _stream(
+    request: Request,
+    run: AnyRun,
+    encoder: Encoder | None,
+    after: int = 0,
+    *,
+    owns_run: bool = False,
+    rejects: Callable[[Error], bool] | None = None,
+) -> EventStreamResponse:
     state = state_of(request)
+    heartbeat = state.engine.settings.heartbeat_seconds
     return EventStreamResponse(
-        reader,
-        heartbeat=state.engine.settings.heartbeat_seconds,
+        Reader(run, encoder, after, heartbeat=heartbeat, owns_run=owns_run),
+        heartbeat=heartbeat,
         count_streams=state.telemetry.metrics.count_streams,
         rejects=rejects,
     )

@@ -1,5 +1,8 @@
 """Routes for background tasks: list, add, change, cancel, run, approve and delete them, and stream what happens."""
 
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,23 +11,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, StoreError
 from brain.protocols import native
 from brain.protocols.bodies import invalid
-from brain.protocols.native import queries
+from brain.protocols.native import HEARTBEAT, queries
 from brain.protocols.native import tasks as protocol
-from brain.server.channel_reader import ChannelReader
 from brain.server.event_stream import EventStreamResponse
 from brain.server.rate_limits import RETRY_SOON, rate_limited
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse, error_body
 from brain.server.routes.chat import LAST_EVENT_ID
 from brain.server.routes.requests import engine_of, query_fields, read_json, state_of, user_of
 from brain.server.routes.runs import READERS_LIMIT, not_found
+from brain.server.state import ServerState
 from brain.store import tasks
 from brain.task import Task
 from brain.tasks import schedule
 
 NO_TASK = "Task not found."
+
+log = logging.getLogger("brain")
 
 
 class TasksEndpoint(HTTPEndpoint):
@@ -142,18 +147,39 @@ async def events(request: Request) -> ASGIApp:
     if state.task_readers[user] >= READERS_LIMIT:
         message = f"You have reached the limit of {READERS_LIMIT} connections to the events of tasks. Try again later."
         raise rate_limited(message, RETRY_SOON)
-    state.task_readers[user] += 1
+    heartbeat = state.engine.settings.heartbeat_seconds
+    packets = _read_channel(state, user, after, heartbeat)
+    return EventStreamResponse(packets, heartbeat=heartbeat, count_streams=state.telemetry.metrics.count_streams)
 
-    def count_end() -> None:
+
+async def _read_channel(state: ServerState, user: str, after: int, heartbeat: float) -> AsyncGenerator[bytes, None]:
+    """Yield the packets after a cursor as bytes, and a heartbeat after a silence.
+
+    It reads the store after its cursor when something has changed, so nothing piles up for a slow client.
+    """
+    service, changed = state.engine.tasks, asyncio.Event()
+    unsubscribe = service.subscribe(changed.set)
+    state.task_readers[user] += 1
+    try:
+        yield protocol.begin_channel(after)
+        while not state.engine.is_closing:  # `Tasks.notify` wakes the stream then
+            changed.clear()
+            if packets := await service.store.read(tasks.read_channel, user, after):
+                after = packets[-1].key
+                yield protocol.encode_packets(packets)
+                continue
+            try:
+                async with asyncio.timeout(heartbeat):
+                    await changed.wait()
+            except TimeoutError:
+                yield HEARTBEAT
+    except StoreError as error:
+        log.warning("the stream of tasks ends: %s", error)
+    finally:
+        unsubscribe()
         state.task_readers[user] -= 1
         if not state.task_readers[user]:
             del state.task_readers[user]
-
-    return EventStreamResponse(
-        ChannelReader(service, user, after, lambda: state.engine.is_closing, count_end),
-        heartbeat=state.engine.settings.heartbeat_seconds,
-        count_streams=state.telemetry.metrics.count_streams,
-    )
 
 
 def _task_id(request: Request) -> str:
