@@ -47,7 +47,6 @@ OWNERS = {
     "uvicorn": {"brain.server.uvicorn_protocol", "brain.cli.serve"},
     "httpx": {
         "brain.net.fetch",
-        "brain.net.response_body",
         "brain.net.client",
         "brain.net.transport",
         "brain.models.ollama",

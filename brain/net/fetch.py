@@ -14,12 +14,14 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import version
 from ipaddress import ip_address
+from typing import Any, cast
 
 import httpx
 
@@ -27,7 +29,6 @@ from brain.concurrency import NoThread, run_in_thread
 from brain.errors import Refused, for_log
 from brain.net.page import Page
 from brain.net.public_addresses import is_public
-from brain.net.response_body import ANOTHER, host_name, read_page
 
 READABLE = ("text/*", "application/xhtml+xml", "application/xml", "application/json", "application/pdf")
 MAX_BYTES = 4 * 1024 * 1024
@@ -38,6 +39,9 @@ MAX_ADDRESSES = 3
 _PORTS = {"http": 80, "https": 443}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _METHOD = re.compile(r"[A-Z]{1,20}")
+_CHARSET = re.compile(r"""(?:^|;)\s*charset\s*=\s*["']?\s*([\w.:+-]{1,40})""", re.IGNORECASE)
+ANOTHER = "try another source"
+
 log = logging.getLogger("brain")
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -149,11 +153,13 @@ class Fetch:
                     if isinstance(found, Page):
                         return found
                     request, url = request.redirect(url, found), found.url
-                raise Refused(f"{host_name(url)} redirects more than {MAX_REDIRECTS} times", ANOTHER)
+                raise Refused(f"{_host_name(url)} redirects more than {MAX_REDIRECTS} times", ANOTHER)
         except TimeoutError:
-            raise Refused(f"{host_name(first)} did not respond within {request.seconds:.3g} seconds", ANOTHER) from None
+            raise Refused(
+                f"{_host_name(first)} did not respond within {request.seconds:.3g} seconds", ANOTHER
+            ) from None
         except (httpx.TransportError, ssl.SSLError, OSError):
-            raise Refused(f"could not connect to {host_name(first)}, or the connection broke", ANOTHER) from None
+            raise Refused(f"could not connect to {_host_name(first)}, or the connection broke", ANOTHER) from None
 
     async def _fetch_once(self, url: httpx.URL, request: "_Request") -> "Page | _Redirect":
         """The response of one host: a page or a redirect."""
@@ -168,11 +174,11 @@ class Fetch:
             async with aclosing(response):
                 target = response.headers.get("Location", "")
                 if response.status_code not in _REDIRECTS or not target:
-                    return await read_page(response, url, request.types, request.most)
+                    return await _read_page(response, url, request.types, request.most)
                 try:
                     joined = _check_host(url.join(target[:URL_LENGTH]).copy_with(fragment=None))
                 except (httpx.InvalidURL, ValueError):
-                    raise Refused(f"{host_name(url)} redirects to an invalid URL", ANOTHER) from None
+                    raise Refused(f"{_host_name(url)} redirects to an invalid URL", ANOTHER) from None
                 return _Redirect(response.status_code, joined)
 
     async def _resolve_allowed(self, url: httpx.URL, trusted: Origin | None) -> Sequence[str]:
@@ -229,7 +235,7 @@ class _Request:
         keeps_method = redirect.status in (307, 308) or self.method in ("GET", "HEAD")
         leaves_origin = _origin_of(here) != _origin_of(redirect.url)
         if leaves_origin and keeps_method and self.body is not None:
-            raise Refused(f"{host_name(here)} redirects the sent data to another host, which is not allowed", ANOTHER)
+            raise Refused(f"{_host_name(here)} redirects the sent data to another host, which is not allowed", ANOTHER)
         return replace(
             self,
             method=self.method if keeps_method else "GET",
@@ -267,6 +273,96 @@ async def _send(
             response.request = request
             return response
     raise AssertionError("no addresses")
+
+
+async def _read_page(response: httpx.Response, url: httpx.URL, types: Sequence[str], most: int) -> Page:
+    """Return the page in the response to a request for `url`.
+
+    Args:
+        types: accepted media types of a successful response; `text/*` matches any text.
+        most: size limit in bytes, after decompression.
+
+    Raises:
+        Refused: it has another type, is too large, or is damaged.
+    """
+    kind, _, parameters = response.headers.get("Content-Type", "").partition(";")
+    kind = kind.strip().lower()
+    if response.is_success and response.request.method != "HEAD" and not _fits(kind, types):
+        raise Refused(f"{_host_name(url)} sent the type {kind[:60] or '(none)'}, which cannot be read", ANOTHER)
+    with suppress(ValueError):
+        if int(response.headers.get("Content-Length", 0)) > most:
+            raise _too_large(url, most)
+    pieces, size = [], 0
+    async with aclosing(cast(Any, response.aiter_raw(65536))) as raw:
+        async for piece in _decompress(raw, response.headers.get("Content-Encoding", ""), url, most):
+            size += len(piece)
+            if size > most:
+                raise _too_large(url, most)
+            pieces.append(piece)
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Page(
+        str(url),
+        response.status_code,
+        kind,
+        headers,
+        b"".join(pieces),
+        found[1] if (found := _CHARSET.search(parameters)) else None,
+    )
+
+
+async def _decompress(raw: AsyncIterator[bytes], encoding: str, url: httpx.URL, most: int) -> AsyncIterator[bytes]:
+    """The decompressed body, in pieces of limited size."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        async for piece in raw:
+            yield piece
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Refused(f"{_host_name(url)} sent an unknown compression", ANOTHER)
+    decompressor, packed = _Decompressor(encoding), 0
+    try:
+        async for piece in raw:
+            packed += len(piece)
+            if packed > most:
+                raise _too_large(url, most)
+            for expanded in decompressor.feed(piece):
+                yield expanded
+    except zlib.error:
+        raise Refused(f"the response of {_host_name(url)} is damaged", ANOTHER) from None
+
+
+class _Decompressor:
+    """Decompresses gzip, and deflate with or without a header (RFC 9110, section 8.4.1)."""
+
+    def __init__(self, encoding: str) -> None:
+        self._deflate = encoding == "deflate"
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS if self._deflate else zlib.MAX_WBITS | 16)
+        self._has_begun = False
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        if self._deflate and not self._has_begun and piece and piece[0] & 0x0F != 8:
+            self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
+        self._has_begun = self._has_begun or bool(piece)
+        while piece:
+            if self._stream.eof:  # gzip can have several members (RFC 1952, section 2.2)
+                if self._deflate or not piece.startswith(b"\x1f"):
+                    return
+                self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            yield self._stream.decompress(piece, 65536)
+            piece = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
+
+
+def _fits(kind: str, types: Sequence[str]) -> bool:
+    return any(kind == one or (one.endswith("*") and kind.startswith(one[:-1])) for one in types)
+
+
+def _too_large(url: httpx.URL, most: int) -> Refused:
+    return Refused(f"the response of {_host_name(url)} is larger than {most / 1024 / 1024:g} MiB", ANOTHER)
+
+
+def _host_name(url: httpx.URL) -> str:
+    """The host for a `Refused.reason`."""
+    return url.host[:100] or "the host"
 
 
 def _check_host(url: httpx.URL) -> httpx.URL:

@@ -6,7 +6,7 @@ stops the server immediately.
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httptools
@@ -117,9 +117,9 @@ class _Connection(asyncio.Protocol):
     """One connection, one response at a time."""
 
     __slots__ = (
-        "_error", "_has_head", "_is_kept_alive", "_is_paused", "_loop", "_parser", "_parts", "_transport", "_unread",
-        "_until_close", "_waiter", "_without_body", "has_received", "headers", "is_complete", "on_body", "origin",
-        "status",
+        "_has_head", "_is_kept_alive", "_parser", "_transport", "_until_close", "_without_body", "error",
+        "has_received", "headers", "is_complete", "is_paused", "loop", "on_body", "origin", "parts", "status",
+        "unread", "waiter",
     )  # fmt: skip
 
     def __init__(self, origin: Origin) -> None:
@@ -130,22 +130,22 @@ class _Connection(asyncio.Protocol):
         self.is_complete = True
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
-        self._parts: list[bytes] = []
-        self.on_body = self._parts.append  # httptools calls it for each chunk of each read
-        self._unread = 0
-        self._is_paused = False
+        self.parts: list[bytes] = []
+        self.on_body = self.parts.append  # httptools calls it for each chunk of each read
+        self.unread = 0
+        self.is_paused = False
         self._has_head = False
         self._without_body = False
         self._until_close = False
         self._is_kept_alive = False
-        self._error: httpx.TransportError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._loop = asyncio.get_running_loop()
+        self.error: httpx.TransportError | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        self.loop = asyncio.get_running_loop()
 
     @property
     def is_open(self) -> bool:
         """Whether the connection can send a request."""
-        return self._error is None and self._transport is not None and not self._transport.is_closing()
+        return self.error is None and self._transport is not None and not self._transport.is_closing()
 
     async def send(self, message: bytes, *, without_body: bool) -> None:
         """Send a request, and wait for the headers of the response."""
@@ -154,50 +154,29 @@ class _Connection(asyncio.Protocol):
         self._has_head, self._without_body = False, without_body
         self._until_close = self._is_kept_alive = False
         assert self._transport is not None
-        self._unread = 0
+        self.unread = 0
         self._transport.write(message)
         while not self._has_head:
-            if self._error is not None:
-                raise self._error
-            self._waiter = self._loop.create_future()
-            await self._waiter
-
-    async def read(self) -> bytes:
-        """Return all received bytes of the body, at least one.
-
-        Raises:
-            StopAsyncIteration: at the end.
-            httpx.TransportError: the connection broke.
-        """
-        while not self._parts:
-            if self.is_complete:
-                raise StopAsyncIteration
-            if self._error is not None:
-                raise self._error
-            self._waiter = self._loop.create_future()
-            await self._waiter
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        self._unread = 0
-        if self._is_paused and self._transport is not None:
-            self._is_paused = False
-            self._transport.resume_reading()
-        return data
+            if self.error is not None:
+                raise self.error
+            self.waiter = self.loop.create_future()
+            await self.waiter
 
     @property
     def is_reusable(self) -> bool:
         """Whether the response was read completely and the server keeps the connection open."""
-        return self.is_complete and not self._parts and self._is_kept_alive and self.is_open
+        return self.is_complete and not self.parts and self._is_kept_alive and self.is_open
 
     def abort(self) -> None:
         """Close the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _wake(self) -> None:
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+    def resume(self) -> None:
+        """Continue to receive, after a pause for a slow reader."""
+        self.is_paused = False
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     # Called by asyncio
 
@@ -210,27 +189,29 @@ class _Connection(asyncio.Protocol):
             self.abort()
             return
         self.has_received = True
-        self._unread += len(data)
+        self.unread += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._error = httpx.RemoteProtocolError(f"not HTTP: {error}")
+            self.error = httpx.RemoteProtocolError(f"not HTTP: {error}")
             self.abort()
-        if not self._has_head and self._unread > MAX_HEAD_BYTES and self._error is None:
-            self._error = httpx.RemoteProtocolError("the response headers are too large")
+        if not self._has_head and self.unread > MAX_HEAD_BYTES and self.error is None:
+            self.error = httpx.RemoteProtocolError("the response headers are too large")
             self.abort()
-        if self._unread > MAX_UNREAD_BYTES and not self._is_paused and self._transport is not None:
-            self._is_paused = True
+        if self.unread > MAX_UNREAD_BYTES and not self.is_paused and self._transport is not None:
+            self.is_paused = True
             self._transport.pause_reading()
-        self._wake()
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._has_head and self._until_close and error is None:
             self.is_complete = True
-        elif self._error is None:
-            self._error = httpx.RemoteProtocolError("the server closed the connection")
+        elif self.error is None:
+            self.error = httpx.RemoteProtocolError("the server closed the connection")
         self._parser = None  # breaks a reference cycle
-        self._wake()
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
     # Called by httptools
 
@@ -267,13 +248,30 @@ class _Body(httpx.AsyncByteStream):
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
-    def __anext__(self) -> Awaitable[bytes]:
-        return self._connection.read() if self._seconds is None else self._read_in_time(self._seconds)
+    async def __anext__(self) -> bytes:
+        """Return all received bytes of the body, at least one."""
+        connection = self._connection
+        while not connection.parts:
+            if connection.is_complete:
+                raise StopAsyncIteration
+            if connection.error is not None:
+                raise connection.error
+            waiter = connection.waiter = connection.loop.create_future()
+            if self._seconds is None:
+                await waiter
+            else:
+                await self._wait_in_time(waiter, self._seconds)
+        data = connection.parts[0] if len(connection.parts) == 1 else b"".join(connection.parts)
+        connection.parts.clear()
+        connection.unread = 0
+        if connection.is_paused:
+            connection.resume()
+        return data
 
-    async def _read_in_time(self, seconds: float) -> bytes:
+    async def _wait_in_time(self, waiter: asyncio.Future[None], seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                return await self._connection.read()
+                await waiter
         except TimeoutError as error:
             raise httpx.ReadTimeout("no data in time") from error
 
