@@ -1,9 +1,6 @@
 """Background tasks: what a person or a model asked for, when it runs, and how its newest run ended."""
 
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -120,32 +117,42 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.state in ENDED
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
-    """A request for a task, already checked.
+class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person or a model asks for. None stands for the default.
 
     Attributes:
-        title: Empty for the first words of the prompt.
-        conversation_id: None for a new conversation.
-        next_run: When it runs first; None for at once.
-        key: The same for a repeated request, which then returns the same task.
-        origin: Where the prompt comes from, if a model wrote it.
+        title: The first words of the prompt by default.
+        when: First time; see `schedule.parse_when`. At once by default, or at the first time of `every`.
+        every: Recurrence; see `schedule.parse_every`.
+        conversation_id: The conversation that reports the results; a new one by default.
+        time_zone: That of the settings by default.
     """
 
-    prompt: str
-    title: str
-    conversation_id: str | None
-    time_zone: str
-    profile: ProfileName = "standard"
-    every: str = ""
-    start: datetime | None = None
-    next_run: datetime | None = None
-    tell: Tell = "always"
-    private: bool = False
-    depth: int = 1
-    parent: str = ""
-    key: str = ""
-    origin: "Origin | None" = None
+    prompt: str | None = None
+    title: str | None = None
+    profile: ProfileName | None = None
+    when: str | None = None
+    every: str | None = None
+    conversation_id: str | None = None
+    tell: Tell | None = None
+    time_zone: str | None = None
+    private: bool | None = None
+
+
+class TaskEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person changes about a task; None leaves a field unchanged.
+
+    Attributes:
+        when: The same as for `NewTask`.
+        every: The same; empty for no recurrence.
+        paused: False also starts the count of failures again.
+    """
+
+    title: str | None = None
+    when: str | None = None
+    every: str | None = None
+    paused: bool | None = None
+    tell: Tell | None = None
 
 
 class Origin(NamedTuple):
@@ -178,11 +185,6 @@ class Packet(msgspec.Struct, frozen=True, omit_defaults=True):
     run: Count = 0
     text: str = ""
     turn_id: str = ""
-
-
-def new_task_id() -> str:
-    """Return a random ID for a task."""
-    return f"task{secrets.token_hex(8)}"
 
 
 def make_title(prompt: str) -> str:

@@ -1,5 +1,6 @@
 """What tests of the store share: a clock, a store that is opened and closed, whole turns in one line."""
 
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -97,6 +98,22 @@ async def only_exchange(store: Store, user: str, conversation: str) -> Exchange:
     assert page is not None
     (exchange,) = page.exchanges
     return exchange
+
+
+def task_of(user: str, prompt: str = "Read", conversation: str = "c", **fields: Any) -> Task:
+    """A checked request for a task."""
+    name = secrets.token_hex(8)
+    given: dict[str, Any] = {
+        "id": f"task{name}",
+        "work_id": f"work{name}",
+        "conversation_id": conversation,
+        "title": prompt,
+        "state": "waiting" if fields.get("start") else "pending",
+        "time_zone": "UTC",
+        "created": NOON,
+        "changed": NOON,
+    }
+    return Task(user=user, prompt=prompt, **(given | fields))
 
 
 async def claim_due(store: Store, at_once: int = 9, per_user: int = 9, limits: DayLimits = NO_LIMITS) -> list[Task]:

@@ -21,6 +21,7 @@ from brain.runtime.engine import Engine
 from brain.settings import read
 from brain.store import conversations, leases, tasks, turn_log, turns
 from brain.store.database import Database
+from brain.task import NewTask
 
 PASSES = [
     ["First ", 'SPECIALIST_REQUEST[write:{"n":1}]', 'SPECIALIST_REQUEST[write:{"n":1}]'],
@@ -72,8 +73,8 @@ async def run(folder: Path) -> None:
         changed = asyncio.Event()
         engine.tasks.subscribe(changed.set)
         for title in TITLES:
-            new = engine.tasks.check("Work", title, time_zone="UTC", conversation_id="chat", key=title)
-            await engine.tasks.create("local", new)
+            new = NewTask(prompt="Work", title=title, conversation_id="chat")
+            await engine.tasks.create(engine.tasks.check("local", new, key=title))
         while True:
             changed.clear()
             found = await engine.store.read(tasks.list_tasks, "local")

@@ -278,17 +278,17 @@ def _add_tasks(commands: Any) -> None:
     )
     action.add_argument("prompt", metavar="PROMPT", type=replace_surrogates, help="what the task does")
     text = "title (default: the first words of the prompt)"
-    action.add_argument("--title", type=replace_surrogates, default="", metavar="TEXT", help=text)
+    action.add_argument("--title", type=replace_surrogates, metavar="TEXT", help=text)
     text = 'first time, such as 2027-01-31T08:00 or "tomorrow at 8"'
-    action.add_argument("--when", type=replace_surrogates, default="", metavar="TIME", help=text)
+    action.add_argument("--when", type=replace_surrogates, metavar="TIME", help=text)
     text = 'recurrence, such as "every weekday at 8" or an RRULE'
-    action.add_argument("--every", type=replace_surrogates, default="", metavar="RULE", help=text)
+    action.add_argument("--every", type=replace_surrogates, metavar="RULE", help=text)
     text = "settings of its runs (default: standard); expert has more time and calls"
-    action.add_argument("--profile", choices=get_args(ProfileName), default="standard", help=text)
+    action.add_argument("--profile", choices=get_args(ProfileName), help=text)
     text = "conversation that reports the result (default: a new one)"
-    action.add_argument("--conversation", metavar="ID", help=text)
+    action.add_argument("--conversation", dest="conversation_id", metavar="ID", help=text)
     text = "whether the conversation reports results (default: always)"
-    action.add_argument("--tell", choices=get_args(Tell), default="always", help=text)
+    action.add_argument("--tell", choices=get_args(Tell), help=text)
     action.add_argument("--yes", action="store_true", help="do not ask about the schedule")
 
     add_action("cancel", "Cancel a task.", "4f1c", "1")

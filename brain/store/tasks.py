@@ -17,7 +17,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.events import Approval
-from brain.messages import Call, Exchange, Marks
+from brain.messages import Call, Exchange
 from brain.store import deletion, exchanges, rows, users
 from brain.store.rows import SECOND, micros, moment
 from brain.store.tx import Tx
@@ -26,14 +26,11 @@ from brain.task import (
     MAX_FAILURES,
     MAX_RESULT,
     CancelOutcome,
-    NewTask,
     Packet,
     PacketKind,
     Task,
     TaskApproval,
     TaskState,
-    make_title,
-    new_task_id,
 )
 
 LEASE = 15 * SECOND
@@ -172,53 +169,35 @@ class ReportEnd(NamedTuple):
 # creating
 
 
-def create(tx: Tx, user: str, new: NewTask, limits: DayLimits) -> Task:
-    """Add a task. A request with the same key returns the same task.
+def create(tx: Tx, task: Task, limits: DayLimits) -> Task:
+    """Add a task, and return it. A repeated request, which has the same ID, returns the existing one.
 
     Raises:
         Duplicate: an active task has the same user, profile, schedule, prompt and title.
         BadRequest: `rate_limited`, the limit of tasks per day or of active tasks is reached; a task runs in the
             conversation.
     """
-    number = users.add(tx, user)
-    if new.conversation_id is not None and is_work(tx, number, new.conversation_id):
+    user = users.add(tx, task.user)
+    if is_work(tx, user, task.conversation_id):
         raise BadRequest("A background task works in this conversation. Choose another one.", "conversation_id")
-    digest = hashlib.sha256(new.key.encode()).hexdigest()[:16]
-    task_id = f"task{digest}" if new.key else new_task_id()
-    if new.key and (existing := find(tx, user, task_id)) is not None:
+    if (existing := find(tx, task.user, task.id)) is not None:
         return existing
-    if limits.runs and _usage(tx, number)[0] >= limits.runs:
+    if limits.runs and _usage(tx, user)[0] >= limits.runs:
         message = f"Today's limit of new tasks is reached: {limits.runs:,} per day (UTC)."
         raise BadRequest(message, code="rate_limited", status=429)
-    at, marks = moment(tx.now), new.origin.marks if new.origin is not None else Marks()
-    task = Task(
-        id=task_id,
-        user=user,
-        title=" ".join(new.title.split()) or make_title(new.prompt),
-        prompt=new.prompt,
-        conversation_id=new.conversation_id or f"conv{task_id.removeprefix('task')}",
-        work_id=f"work{task_id.removeprefix('task')}",
-        profile=new.profile,
-        state="pending" if new.start is None else "waiting",
+    at = moment(tx.now)
+    task = msgspec.structs.replace(
+        task,
         created=at,
         changed=at,
-        time_zone=new.time_zone,
-        next_run=at if new.start is None else new.next_run,
-        every=new.every,
-        start=new.start,
-        tell=new.tell,
-        private=new.private or is_private(tx, user, new.conversation_id),
-        depth=new.depth,
-        parent=new.parent,
-        untrusted=marks.untrusted,
-        private_data=marks.private_data,
-        user_text=new.prompt if new.origin is None else new.origin.user_text,
+        next_run=at if task.start is None else task.next_run,
+        private=task.private or is_private(tx, task.user, task.conversation_id),
     )
-    _check_active(tx, number, task)
-    _add_usage(tx, number, created=1)
-    insert(tx, number, task)
+    _check_active(tx, user, task)
+    _add_usage(tx, user, created=1)
+    insert(tx, user, task)
     append(tx, task, "state")
-    _prune(tx, number)
+    _prune(tx, user)
     return task
 
 

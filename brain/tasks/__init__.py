@@ -1,8 +1,11 @@
 """Background tasks of all users: created, listed, changed and canceled by people and models."""
 
+import hashlib
+import secrets
 from collections.abc import Callable, Sequence
 from copy import copy
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,12 +26,12 @@ from brain.task import (
     Origin,
     ProfileName,
     Task,
-    Tell,
+    TaskEdit,
+    make_title,
 )
 from brain.tasks import schedule
 
 Unsubscribe = Callable[[], None]
-NO_MARKS = Marks()
 
 
 class Tasks:
@@ -79,136 +82,107 @@ class Tasks:
         return DayLimits(rights.tasks_per_day, rights.task_tokens_per_day)
 
     def check(
-        self,
-        prompt: str,
-        title: str = "",
-        *,
-        time_zone: str,
-        conversation_id: str | None = None,
-        profile: ProfileName = "standard",
-        when: str = "",
-        every: str = "",
-        tell: Tell = "always",
-        private: bool = False,
-        depth: int = 1,
-        parent: str = "",
-        key: str = "",
-        origin: Origin | None = None,
-    ) -> NewTask:
-        """Return a checked request for a task.
+        self, user: str, new: NewTask, *, parent: Task | None = None, key: str = "", origin: Origin | None = None
+    ) -> Task:
+        """Return the task of a request, for `create`.
 
         Args:
-            when: First time; see `schedule.parse_when`. Empty for at once, or for the first time of `every`.
-            every: Recurrence; see `schedule.parse_every`.
+            parent: The task that creates it.
+            key: The same for a repeated request, which then returns the same task.
             origin: Where the prompt comes from, if a model wrote it.
 
         Raises:
             BadRequest: A field is empty, too long, or not a time; or a private task has a remote model.
         """
-        for field, value, limit in (("prompt", prompt, MAX_PROMPT), ("title", title, MAX_TITLE)):
-            if len(value) > limit:
-                message = f"`{field}` has {len(value):,} characters; the limit is {limit:,}."
-                raise BadRequest(message, field, code="too_large", status=413)
-        if not prompt.strip():
+        prompt, profile, zone = (new.prompt or "").strip(), new.profile or "standard", new.time_zone
+        zone = zone or self._settings.time_zone
+        _check_length("prompt", new.prompt, MAX_PROMPT)
+        _check_length("title", new.title, MAX_TITLE)
+        if not prompt:
             raise BadRequest("`prompt` is empty; describe what the task does.", "prompt")
-        if private:
+        if new.private:
             self._check_private(profile)
         now = self.now()
         start = next_run = None
         rule = ""
-        if when:
-            start = next_run = _parse(schedule.parse_when, "when", when, time_zone, now)
-        if every:
-            rule = _parse(schedule.parse_every, "every", every, time_zone, now)
-            start = _find_start(rule, time_zone, now, start)
-            times = schedule.next_times(rule, start, time_zone, now, 1)
+        if new.when:
+            start = next_run = _parse(schedule.parse_when, "when", new.when, zone, now)
+        if new.every:
+            rule = _parse(schedule.parse_every, "every", new.every, zone, now)
+            start = _find_start(rule, zone, now, start)
+            times = schedule.next_times(rule, start, zone, now, 1)
             if not times:
                 raise BadRequest("`every` has no time after `when`.", "every")
             next_run = times[0]
-        return NewTask(
-            prompt.strip(), title.strip(), conversation_id, time_zone, profile, rule, start, next_run, tell, private,
-            depth, parent, key, origin,
-        )  # fmt: skip
+        name = hashlib.sha256(key.encode()).hexdigest()[:16] if key else secrets.token_hex(8)
+        marks = Marks() if origin is None else origin.marks
+        return Task(
+            id=f"task{name}",
+            user=user,
+            title=" ".join((new.title or "").split()) or make_title(prompt),
+            prompt=prompt,
+            conversation_id=new.conversation_id or f"conv{name}",
+            work_id=f"work{name}",
+            profile=profile,
+            state="pending" if start is None else "waiting",
+            created=now,
+            changed=now,
+            time_zone=zone,
+            next_run=next_run or now,
+            every=rule,
+            start=start,
+            tell=new.tell or "always",
+            private=bool(new.private),
+            depth=1 if parent is None else parent.depth + 1,
+            parent="" if parent is None else parent.id,
+            untrusted=marks.untrusted,
+            private_data=marks.private_data,
+            user_text=prompt if origin is None else origin.user_text,
+        )
 
-    async def create(self, user: str, new: NewTask) -> Task:
-        """Add a task.
+    async def create(self, task: Task) -> Task:
+        """Add a task that `check` returned.
 
         Raises:
             BadRequest: `duplicate`, an active task is the same; `rate_limited`; or the conversation is private, and the
                 profile has a remote model.
         """
-        if new.conversation_id is not None and await self.store.read(tasks.is_private, user, new.conversation_id):
-            self._check_private(new.profile)
-        task = await self.store.write(tasks.create, user, new, self.limits(user))
+
+        def create(tx: Tx) -> Task:
+            if tasks.is_private(tx, task.user, task.conversation_id):
+                self._check_private(task.profile)
+            return tasks.create(tx, task, self.limits(task.user))
+
+        created = await self.store.write(create)
         self.notify()
-        return task
+        return created
 
-    async def change(
-        self,
-        user: str,
-        task_id: str,
-        *,
-        title: str | None = None,
-        summary: str | None = None,
-        when: str | None = None,
-        every: str | None = None,
-        paused: bool | None = None,
-        tell: Tell | None = None,
-        marks: Marks = NO_MARKS,
-    ) -> Task | None:
-        """Change a task; None if it does not exist. None leaves a field as it is.
-
-        Args:
-            summary: What a model made of the result.
-            marks: Those of the summary.
-            paused: False also starts the count of failures again.
+    async def change(self, user: str, task_id: str, edit: TaskEdit) -> Task | None:
+        """Change a task; None if it does not exist.
 
         Raises:
             Duplicate: Another active task is the same as the changed one.
             BadRequest: A field is too long or not a time, or the task has no schedule to pause.
         """
-        for field, value, limit in (("title", title, MAX_TITLE), ("summary", summary, MAX_SUMMARY)):
-            if value is not None and len(value) > limit:
-                message = f"`{field}` has {len(value):,} characters; the limit is {limit:,}."
-                raise BadRequest(message, field, code="too_large", status=413)
-        now = self.now()
+        _check_length("title", edit.title, MAX_TITLE)
+        return await self._change(user, task_id, partial(_edit, edit, self.now()))
+
+    async def summarize(self, user: str, task_id: str, summary: str, *, private_data: bool) -> Task | None:
+        """Store what a model made of a result; None if the task does not exist.
+
+        Args:
+            private_data: Whether the summary may contain private data.
+        """
+        _check_length("summary", summary, MAX_SUMMARY)
 
         def edit(task: Task) -> Task:
-            changes: dict[str, Any] = {}
-            if title is not None and title.strip():
-                changes["title"] = " ".join(title.split())
-            if summary is not None:
-                changes |= {"summary": summary.strip(), "private_data": task.private_data or marks.private_data}
-            if tell is not None:
-                changes["tell"] = tell
-            if when is not None or every is not None or paused is not None:
-                if task.has_ended:
-                    raise BadRequest("This task has ended, so it has no schedule to change.", code="gone", status=409)
-                if not (task.is_scheduled or when or every):
-                    raise BadRequest("This task has no schedule. Send `when` or `every` first.", "paused")
-            first, rule = None, task.every if every is None else ""
-            if when:
-                first = _parse(schedule.parse_when, "when", when, task.time_zone, now)
-            if every:
-                rule = _parse(schedule.parse_every, "every", every, task.time_zone, now)
-            if when or every is not None:
-                start = first or task.start
-                if rule:
-                    start = _find_start(rule, task.time_zone, now, first)
-                changes |= {"start": start, "every": rule}
-            if paused is not None:
-                changes |= {"paused": paused, "failures": 0 if not paused else task.failures}
-                changes |= {"reason": "" if not paused else task.reason}
-            changed = msgspec.structs.replace(task, **changes)
-            is_new = changed.start != task.start or changed.every != task.every
-            waits = task.state == "waiting" and task.approval is None
-            if (is_new and task.state == "running") or (waits and (when or every is not None or paused is False)):
-                next_run = schedule.next_run(changed, now)
-                if waits and next_run is None:
-                    raise BadRequest("The schedule has no time in the future.", "when")
-                changed = msgspec.structs.replace(changed, next_run=next_run)
-            return changed
+            return msgspec.structs.replace(
+                task, summary=summary.strip(), private_data=task.private_data or private_data
+            )
 
+        return await self._change(user, task_id, edit)
+
+    async def _change(self, user: str, task_id: str, edit: Callable[[Task], Task]) -> Task | None:
         task = await self.store.write(tasks.change, user, task_id, edit)
         self.notify()
         return task
@@ -232,9 +206,7 @@ class Tasks:
                 raise BadRequest(message, code="gone", status=409)
             return msgspec.structs.replace(task, state="pending", next_run=now)
 
-        task = await self.store.write(tasks.change, user, task_id, edit)
-        self.notify()
-        return task
+        return await self._change(user, task_id, edit)
 
     async def cancel(self, user: str, task_id: str) -> tuple[CancelOutcome, Task | None]:
         """Cancel a task. Its model and its specialists stop within 100 ms, in whatever process it runs."""
@@ -260,6 +232,45 @@ class Tasks:
         task = await self.store.write(tasks.decide, user, task_id, call_id, approve)
         self.notify()
         return task
+
+
+def _edit(edit: TaskEdit, now: datetime, task: Task) -> Task:
+    """Return the changed task."""
+    changes: dict[str, Any] = {}
+    changes_schedule = bool(edit.when) or edit.every is not None
+    if edit.title is not None and edit.title.strip():
+        changes["title"] = " ".join(edit.title.split())
+    if edit.tell is not None:
+        changes["tell"] = edit.tell
+    if edit.when is not None or edit.every is not None or edit.paused is not None:
+        if task.has_ended:
+            raise BadRequest("This task has ended, so it has no schedule to change.", code="gone", status=409)
+        if not (task.is_scheduled or edit.when or edit.every):
+            raise BadRequest("This task has no schedule. Send `when` or `every` first.", "paused")
+    if changes_schedule:
+        first = _parse(schedule.parse_when, "when", edit.when, task.time_zone, now) if edit.when else None
+        rule = task.every
+        if edit.every is not None:
+            rule = _parse(schedule.parse_every, "every", edit.every, task.time_zone, now) if edit.every else ""
+        start = _find_start(rule, task.time_zone, now, first) if rule else first or task.start
+        changes |= {"start": start, "every": rule}
+    if edit.paused is not None:
+        changes |= {"paused": edit.paused, "failures": task.failures if edit.paused else 0}
+        changes |= {"reason": task.reason if edit.paused else ""}
+    changed = msgspec.structs.replace(task, **changes)
+    waits = task.state == "waiting" and task.approval is None
+    if (changes_schedule and task.state == "running") or (waits and (changes_schedule or edit.paused is False)):
+        next_run = schedule.next_run(changed, now)
+        if waits and next_run is None:
+            raise BadRequest("The schedule has no time in the future.", "when")
+        changed = msgspec.structs.replace(changed, next_run=next_run)
+    return changed
+
+
+def _check_length(field: str, value: str | None, limit: int) -> None:
+    if value is not None and len(value) > limit:
+        message = f"`{field}` has {len(value):,} characters; the limit is {limit:,}."
+        raise BadRequest(message, field, code="too_large", status=413)
 
 
 def _find_start(every: str, time_zone: str, now: datetime, when: datetime | None) -> datetime:

@@ -18,7 +18,7 @@ from brain.recurrence import (
     to_utc,
 )
 from brain.store.tasks import next_day
-from brain.task import NewTask, Task
+from brain.task import Task
 
 MAX_LENGTH = 500
 """Characters of a schedule."""
@@ -157,7 +157,7 @@ def find_start(every: str, time_zone: str, now: datetime, when: datetime | None 
     return found
 
 
-def describe(task: Task | NewTask, now: datetime) -> str:
+def describe(task: Task, now: datetime) -> str:
     """Return the schedule of a task in words, with its next three times; empty without one."""
     if task.start is None:
         return ""
@@ -167,7 +167,7 @@ def describe(task: Task | NewTask, now: datetime) -> str:
     return f"{to_words(task)}. Next: {shown}" if times else to_words(task)
 
 
-def to_words(task: Task | NewTask) -> str:
+def to_words(task: Task) -> str:
     """Return the schedule of a task in words, such as "every weekday at 08:00 (Europe/Berlin)"; empty without one."""
     if task.start is None:
         return ""

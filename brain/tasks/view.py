@@ -62,26 +62,15 @@ class UserTasks:
         """See `TaskView.create`."""
         if self._conversation_id is None:
             raise Refused(NO_CONVERSATION, USE_HEADER)
-        depth = 1 if self._parent is None else self._parent.depth + 1
-        if depth > MAX_DEPTH:
+        if self._parent is not None and self._parent.depth >= MAX_DEPTH:
             raise Refused("a task that a task created cannot create tasks", "do the work in this task")
+        new = NewTask(
+            prompt=prompt, title=title, profile=profile, when=when, every=every, tell=tell, time_zone=self._time_zone,
+            conversation_id=self._conversation_id, private=self._private,
+        )  # fmt: skip
         try:
-            new = self._tasks.check(
-                prompt,
-                title,
-                time_zone=self._time_zone,
-                conversation_id=self._conversation_id,
-                profile=profile,
-                when=when,
-                every=every,
-                tell=tell,
-                private=self._private,
-                depth=depth,
-                parent="" if self._parent is None else self._parent.id,
-                key=key,
-                origin=self.origin(),
-            )
-            task = await self._tasks.create(self._user, new)
+            task = self._tasks.check(self._user, new, parent=self._parent, key=key, origin=self.origin())
+            task = await self._tasks.create(task)
         except BadRequest as error:
             raise _refuse(error) from None
         self.on_change(task)
@@ -101,10 +90,11 @@ class UserTasks:
         assert start is not None
         return start
 
-    def _check(self, when: str, every: str, profile: ProfileName = "standard") -> NewTask:
+    def _check(self, when: str, every: str, profile: ProfileName = "standard") -> Task:
         zone, private = self._time_zone, self._private
+        new = NewTask(prompt="-", time_zone=zone, profile=profile, when=when, every=every, private=private)
         try:
-            return self._tasks.check("-", time_zone=zone, profile=profile, when=when, every=every, private=private)
+            return self._tasks.check(self._user, new)
         except BadRequest as error:
             raise _refuse(error) from None
 
@@ -137,8 +127,9 @@ class UserTasks:
         """See `TaskView.summarize`."""
         task = await self._tasks.store.read(tasks.find, self._user, task_id)
         if task is not None and self._can_read(task):
-            marks = self.origin().marks
-            task = await self._tasks.change(self._user, task_id, summary=summary[:MAX_SUMMARY], marks=marks)
+            private_data = self.origin().marks.private_data
+            summary = summary[:MAX_SUMMARY]
+            task = await self._tasks.summarize(self._user, task_id, summary, private_data=private_data)
         if task is None or not self._can_read(task):
             raise Refused(f"there is no task {task_id}", "use the id of a task from list")
         return task

@@ -15,6 +15,7 @@ from brain.events import Token
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER
+from brain.task import NewTask
 from brain.turn_request import TurnRequest
 
 TASKS = 3
@@ -85,8 +86,8 @@ async def first_token(engine: Engine, number: int) -> float:
 async def add_task(engine: Engine, name: str) -> tuple[str, str]:
     """Start a task of a user of its own."""
     user = f"user-{name}"
-    new = engine.tasks.check(PROMPT.format(name), time_zone="UTC", conversation_id="c")
-    return user, (await engine.tasks.create(user, new)).id
+    new = NewTask(prompt=PROMPT.format(name), conversation_id="c")
+    return user, (await engine.tasks.create(engine.tasks.check(user, new))).id
 
 
 if __name__ == "__main__":

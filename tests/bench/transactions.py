@@ -22,6 +22,7 @@ from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER
 from brain.store import tasks
 from brain.store.database import Database
+from brain.task import NewTask
 
 CALL_SECONDS = 2.0
 WORDS = 50
@@ -81,8 +82,7 @@ async def measure(counted: Counter[str]) -> tuple[float, Counter[str], Counter[s
         await asyncio.sleep(1)  # the first look at an empty store
         counted.clear()
         began = time.monotonic()
-        new = engine.tasks.check("Work", time_zone="UTC", tell="never")
-        task = await engine.tasks.create(LOCAL_USER, new)
+        task = await engine.tasks.create(engine.tasks.check(LOCAL_USER, NewTask(prompt="Work", tell="never")))
         await has_ended.wait()
         seconds, of_task = time.monotonic() - began, Counter(counted)
         stored = await engine.store.read(tasks.find, LOCAL_USER, task.id)

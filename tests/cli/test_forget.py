@@ -12,14 +12,13 @@ import httpx
 import pytest
 from brain_servers import post, script
 from limits import WAIT_SECONDS
+from store_helpers import NO_LIMITS, task_of
 from terminal_emulator import Terminal
 from turn_helpers import words
 
 from brain.messages import Attachment, Exchange, Item, Text
 from brain.store import items, tasks, vacuum
 from brain.store.store import Store
-from brain.store.tasks import DayLimits
-from brain.task import NewTask
 from cli.command import Brain
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -69,7 +68,7 @@ async def fill(store: Store) -> None:
             await store.end(record, question)
         await store.write(items.put, user, Item("k7m2", "fact", f"{word} fact", NOON, NOON, "general"))
         await store.write(items.put, user, Item("aaaa", "memory", f"{word} memory", NOON, NOON, conversation_id="c1"))
-        await store.write(tasks.create, user, NewTask(f"{word} task", "", "c1", "UTC"), DayLimits(0, 0))
+        await store.write(tasks.create, task_of(user, f"{word} task", "c1"), NO_LIMITS)
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import sys
 from typing import Any
 
 import pytest
-from store_helpers import NO_LIMITS, answer, claim_due, question
+from store_helpers import NO_LIMITS, answer, claim_due, question, task_of
 
 from brain.messages import Call, Text
 from brain.store import tasks
 from brain.store.store import Store
 from brain.store.tasks import RunEnd
-from brain.task import NewTask, TaskApproval
+from brain.task import TaskApproval
 from cli.command import Brain, interrupt
 
 DAILY = ("--every", "every day at 8", "--yes")
@@ -68,7 +68,7 @@ def test_tasks_are_listed_newest_first(brain: Brain) -> None:
 def test_only_the_latest_ended_tasks_are_listed(brain: Brain) -> None:
     async def fill(store: Store) -> None:
         for n in range(23):
-            task = await store.write(tasks.create, "local", NewTask(f"{n}", "", None, "UTC"), NO_LIMITS)
+            task = await store.write(tasks.create, task_of("local", f"{n}"), NO_LIMITS)
             await store.write(tasks.cancel, "local", task.id)
 
     brain.use(fill)

@@ -23,7 +23,7 @@ from brain.protocols.ai_sdk.schema import MessageBody as SdkMessage
 from brain.protocols.bodies import as_rejection
 from brain.protocols.native.queries import ChangeBody, FactBody
 from brain.protocols.native.request import TurnBody as NativeBody
-from brain.protocols.native.tasks import TaskBody, TaskChangeBody
+from brain.protocols.native.tasks import TaskBody
 from brain.protocols.ollama.schema import ChatBody as OllamaChatBody
 from brain.protocols.ollama.schema import GenerateBody, ShowBody
 from brain.protocols.ollama.schema import MessageBody as OllamaMessage
@@ -33,6 +33,7 @@ from brain.protocols.openai.schema import MessageBody as OpenAIMessage
 from brain.protocols.turn_options import ContextBody, KnownNames, TurnOptions
 from brain.runtime.client_tasks import is_for_client
 from brain.settings import read as read_settings
+from brain.task import TaskEdit
 from brain.turn_request import TurnRequest
 
 SETTINGS = read_settings({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
@@ -175,7 +176,7 @@ PARTS: Sequence[type[msgspec.Struct]] = (
         RunMessage,
         PropsBody,
     ),
-    *(SdkMessage, TaskBody, TaskChangeBody, FactBody, ChangeBody),
+    *(SdkMessage, TaskBody, TaskEdit, FactBody, ChangeBody),
 )
 
 

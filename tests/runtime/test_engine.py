@@ -34,6 +34,7 @@ from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
 from brain.settings import Rights, read
 from brain.store import conversations, items, tasks
+from brain.task import NewTask
 from brain.turn_request import Sampling, Tool
 from specialists.memory import memory
 
@@ -237,7 +238,7 @@ async def test_tasks_stop_and_vanish_with_their_conversation(chat: Chat) -> None
     service = chat.engine.tasks
     chat.play(["Yes."])
     await chat.say("One?")
-    task = await service.create("ada", service.check("Read", time_zone="UTC", conversation_id="c"))
+    task = await service.create(service.check("ada", NewTask(prompt="Read", conversation_id="c")))
     (task,) = await claim_due(chat.engine.store)
     chat.play(["Well, ", asyncio.Event()])
     run = await chat.begin(task.prompt, task.work_id, source="task")

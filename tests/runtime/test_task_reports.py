@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from store_helpers import NO_LIMITS as FREE
-from store_helpers import claim_due
+from store_helpers import claim_due, task_of
 from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import specialist
@@ -30,7 +30,7 @@ from brain.settings import read
 from brain.store import conversations
 from brain.store import tasks as stored
 from brain.store.tasks import RunEnd, Untold
-from brain.task import NewTask, TaskApproval, TaskState
+from brain.task import TaskApproval, TaskState
 from brain.turn_request import Sampling
 
 CREATE = 'SPECIALIST_REQUEST[tasks:{"prompt":"read more"}]'
@@ -86,7 +86,7 @@ def play(engine: Engine, *passes: Sequence[Item] | str, fallback: Player | None 
 async def finish(engine: Engine, prompt: str, text: str = "", outcome: TaskState = "succeeded", **more: Any) -> None:
     """Run a task of conversation c to its end."""
     store = engine.store
-    await store.write(stored.create, "ada", NewTask(prompt, "", "c", "UTC", **more), FREE)
+    await store.write(stored.create, task_of("ada", prompt, **more), FREE)
     (task,) = await claim_due(store)
     history = await store.begin("ada", task.work_id, Exchange("", message=prompt, source="task"), ())
     exchange = Exchange("", [Text(text, 1)], outcome="complete")
@@ -244,10 +244,10 @@ async def test_a_report_waits_for_a_turn_and_a_message_ends_a_report() -> None:
 @pytest.mark.anyio
 async def test_changes_of_a_report_are_stored_with_its_words(tmp_path: Path) -> None:
     async with opened(f"sqlite:{tmp_path / 'brain.db'}") as engine:
-        waiting = await engine.store.write(stored.create, "ada", NewTask("tomorrow", "", "c", "UTC"), FREE)
+        waiting = await engine.store.write(stored.create, task_of("ada", "tomorrow"), FREE)
         await engine.store.write(stored.cancel, "ada", waiting.id)
         await finish(engine, "read papers", "Forty papers.")
-        other = await engine.store.write(stored.create, "ada", NewTask("old", "", "c", "UTC"), FREE)
+        other = await engine.store.write(stored.create, task_of("ada", "old"), FREE)
         before: list[str] = []
         player = play(engine, script=lambda n: [[CREATE], [AGAIN], [CANCEL % other.id], ["I read more."]][n])
 

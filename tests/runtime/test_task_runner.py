@@ -20,7 +20,7 @@ from brain.runtime.engine import Engine
 from brain.settings import read
 from brain.store import conversations, leases, tasks
 from brain.store import tasks as task_rows
-from brain.task import Task
+from brain.task import NewTask, Task
 
 
 class Runner:
@@ -38,8 +38,8 @@ class Runner:
         return player
 
     async def add(self, prompt: str = "Work", **options: Any) -> Task:
-        new = self.engine.tasks.check(prompt, time_zone="UTC", conversation_id="c", **options)
-        return await self.engine.tasks.create("ada", new)
+        new = NewTask(prompt=prompt, conversation_id="c", **options)
+        return await self.engine.tasks.create(self.engine.tasks.check("ada", new))
 
     async def wait_for(self, task: Task, is_reached: Callable[[Task], bool]) -> Task:
         changed = asyncio.Event()

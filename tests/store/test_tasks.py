@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from store_helpers import NO_LIMITS, NOON, TOMORROW, Clock, add_turn, answer, claim_due, question, store_at
+from store_helpers import NO_LIMITS, NOON, TOMORROW, Clock, add_turn, answer, claim_due, question, store_at, task_of
 
 from brain.errors import BadRequest
 from brain.events import Usage
@@ -16,7 +16,7 @@ from brain.messages import Call, Counts, History, Text
 from brain.store import conversations, tasks, users
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, Duplicate, ReportEnd, RunEnd
-from brain.task import NewTask, Task, TaskApproval
+from brain.task import Task, TaskApproval
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,7 @@ DAILY = "FREQ=DAILY;BYHOUR=8;BYMINUTE=0"
 async def create(
     store: Store, prompt: str = "Read", user: str = "ada", limits: DayLimits = NO_LIMITS, **fields: Any
 ) -> Task:
-    given = {"conversation_id": "c", "time_zone": "UTC", "title": ""} | fields
-    return await store.write(tasks.create, user, NewTask(prompt, **given), limits)
+    return await store.write(tasks.create, task_of(user, prompt, **fields), limits)
 
 
 async def claim(store: Store, at_once: int = 3, per_user: int = 2, limits: DayLimits = NO_LIMITS) -> list[Task]:
@@ -69,7 +68,7 @@ def damage(path: Path, table: str, where: str = "1") -> None:
 
 
 async def test_a_task_is_created_once(store: Store) -> None:
-    first = await create(store, "Read  forty papers", title=" Papers ")
+    first = await create(store, "Read  forty papers", title="Papers")
     assert (first.title, first.state, first.run, first.conversation_id) == ("Papers", "pending", 0, "c")
     schedule: dict[str, Any] = {"every": DAILY, "start": TOMORROW, "next_run": TOMORROW}
     daily = await create(store, "Read", **schedule)
@@ -91,7 +90,7 @@ async def test_a_task_is_created_once(store: Store) -> None:
             assert (caught.value.code, caught.value.task.id) == ("duplicate", same.id)
     await store.write(tasks.cancel, "ada", first.id)
     assert (await create(store, "Read forty papers", title="Papers")).id != first.id
-    keyed = [await create(store, "With a key", key="t1-c1") for _ in range(2)]
+    keyed = [await create(store, "The same request", id="task1") for _ in range(2)]
     assert keyed[0] == keyed[1]
 
 

@@ -8,7 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_helpers import NOON, TOMORROW, add_turn, answer, fact, file, memory, question, read_turns, store_at
+from store_helpers import (
+    NO_LIMITS,
+    NOON,
+    TOMORROW,
+    add_turn,
+    answer,
+    fact,
+    file,
+    memory,
+    question,
+    read_turns,
+    store_at,
+    task_of,
+)  # fmt: skip
 
 from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
@@ -16,8 +29,6 @@ from brain.messages import Annotation, Call, Counts, FormerText, ItemEmbedding, 
 from brain.runtime import import_sanitizer
 from brain.store import conversations, items, tasks, transfer, turns, users, vectors
 from brain.store.store import Store
-from brain.store.tasks import DayLimits
-from brain.task import NewTask
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +91,7 @@ async def test_an_import_carries_the_mark_of_private_data(store: Store, mark: bo
     """A record without it is of an older version, and may contain some. Nobody knows who wrote what is imported."""
     history = await store.begin("ada", "c", question("I like jazz"), [])
     await store.end(history, answer([Text("Fine.", 1)], private_data=bool(mark)))
-    task = await store.write(tasks.create, "ada", NewTask("I like jazz", "", "c", "UTC"), DayLimits(0, 0))
+    task = await store.write(tasks.create, task_of("ada", "I like jazz"), NO_LIMITS)
     records = await exported(store, "ada")
     for record in records:
         if mark is None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
-from store_helpers import NO_LIMITS, NOON, Clock, answer, claim_due, question, store_at
+from store_helpers import NO_LIMITS, NOON, Clock, answer, claim_due, question, store_at, task_of
 
 from brain.errors import BadRequest
 from brain.messages import Call
@@ -12,7 +12,7 @@ from brain.settings import read
 from brain.store import tasks
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, Duplicate, RunEnd
-from brain.task import NewTask, Task, TaskApproval, TaskState
+from brain.task import NewTask, Task, TaskApproval, TaskEdit, TaskState
 from brain.tasks import Tasks, schedule
 
 pytestmark = pytest.mark.anyio
@@ -110,8 +110,8 @@ class User:
 
     async def bring(self, state: str, times: dict[str, str]) -> None:
         """Create the task, and bring it to a state."""
-        new = self.tasks.check("Work", time_zone="UTC", conversation_id="c", **times)  # type: ignore[arg-type]
-        self.id = (await self.tasks.create("ada", new)).id
+        new = NewTask(prompt="Work", conversation_id="c", time_zone="UTC", **times)  # type: ignore[arg-type]
+        self.id = (await self.tasks.create(self.tasks.check("ada", new))).id
         if state == "early":
             await self.tasks.run_now("ada", self.id)
         elif times and state in ("running", "approval", "succeeded"):
@@ -126,7 +126,7 @@ class User:
             case "skipped":
                 await self.reach_limit()
             case "paused":
-                await self.tasks.change("ada", self.id, paused=True)
+                await self.tasks.change("ada", self.id, TaskEdit(paused=True))
             case "canceled":
                 await self.tasks.cancel("ada", self.id)
 
@@ -135,10 +135,8 @@ class User:
         next_run = (await self.task()).next_run
         self.clock.now = max(self.clock.now, 0.0 if next_run is None else next_run.timestamp())
         running = (await self.store.read(tasks.count_states)).get("running", 0)
-        first = NewTask(
-            f"First {self.clock.now}", "", "c", "UTC", start=NOON, next_run=datetime(2000, 1, 1, tzinfo=UTC)
-        )
-        other = await self.store.write(tasks.create, "ada", first, NO_LIMITS)
+        first = task_of("ada", f"First {self.clock.now}", start=NOON, next_run=datetime(2000, 1, 1, tzinfo=UTC))
+        other = await self.store.write(tasks.create, first, NO_LIMITS)
         await self.claim(at_once=running + 1)
         claimed = await self.store.read(tasks.find, "ada", other.id)
         assert claimed is not None
@@ -156,7 +154,7 @@ class User:
             case "run now":
                 await self.tasks.run_now("ada", self.id)
             case "pause" | "resume":
-                await self.tasks.change("ada", self.id, paused=action == "pause")
+                await self.tasks.change("ada", self.id, TaskEdit(paused=action == "pause"))
             case "run ends":
                 await self.end_run(await self.task(), "succeeded")
             case "cancel run":
@@ -216,12 +214,12 @@ async def test_no_change_makes_two_active_tasks_the_same() -> None:
         await user.bring("succeeded", {})
         ended = user.id
         await user.bring("pending", {})
-        other = await user.tasks.create("ada", user.tasks.check("Work", "Other", time_zone="UTC"))
+        other = await user.tasks.create(user.tasks.check("ada", NewTask(prompt="Work", title="Other")))
         with pytest.raises(Duplicate) as caught:
             await user.tasks.run_now("ada", ended)
         assert (caught.value.status, caught.value.task.id) == (409, user.id)
         with pytest.raises(Duplicate):
-            await user.tasks.change("ada", other.id, title="work")
+            await user.tasks.change("ada", other.id, TaskEdit(title="work"))
         await user.tasks.cancel("ada", user.id)
         again = await user.tasks.run_now("ada", ended)
         assert again is not None
@@ -235,6 +233,6 @@ async def test_a_schedule_that_changes_during_a_run_counts_at_its_end(knows_it: 
         user = User(store, clock)
         await user.bring("running", SCHEDULES[EVERY_MONDAY])
         running = await user.task()
-        await user.tasks.change("ada", user.id, every="daily at 8")
+        await user.tasks.change("ada", user.id, TaskEdit(every="daily at 8"))
         await user.end_run(await user.task() if knows_it else running, "succeeded")
         assert describe(await user.task()) == "Tue_08:00"

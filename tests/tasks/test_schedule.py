@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
+from store_helpers import task_of
 
-from brain.task import NewTask
 from brain.tasks.schedule import describe, find_start, next_times, parse_every, parse_when, to_words
 
 BERLIN, NEW_YORK, DELHI = "Europe/Berlin", "America/New_York", "Asia/Kolkata"
@@ -133,7 +133,7 @@ def test_times(text: str, zone: str, now: str, expected: str) -> None:
 )  # fmt: skip
 def test_recurrences_in_words(text: str, rule: str, words: str) -> None:
     assert parse_every(text, BERLIN, utc(NOW)) == rule
-    assert to_words(NewTask("Work", "", None, BERLIN, every=rule, start=utc(NOW))) == f"{words} (Europe/Berlin)"
+    assert to_words(task_of("ada", time_zone=BERLIN, every=rule, start=utc(NOW))) == f"{words} (Europe/Berlin)"
     if ", " not in words and words != "every 30 minutes":  # of the clock
         again = parse_every(words.removeprefix("by the cron rule ").removeprefix("by the rule "), BERLIN, utc(NOW))
         assert next_times(again, utc(NOW), BERLIN, utc(NOW)) == next_times(rule, utc(NOW), BERLIN, utc(NOW))
@@ -286,4 +286,4 @@ def test_refused_recurrences(text: str, problem: str) -> None:
     ],
 )
 def test_descriptions_have_the_next_three_times(every: str, now: str, words: str) -> None:
-    assert describe(NewTask("Work", "", None, BERLIN, every=every, start=utc(NOW)), utc(now)) == words
+    assert describe(task_of("ada", time_zone=BERLIN, every=every, start=utc(NOW)), utc(now)) == words

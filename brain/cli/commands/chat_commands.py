@@ -23,6 +23,7 @@ from brain.runtime.assistant import find_mode
 from brain.settings import LOCAL_USER
 from brain.store import conversations
 from brain.strategies.descriptions import DESCRIPTIONS
+from brain.task import NewTask
 from brain.tasks import schedule
 from brain.text import suggest
 
@@ -283,19 +284,15 @@ async def _task(session: ChatSession, rest: str) -> None:
         raise BadRequest('Type /task PROMPT, or /task --every "every weekday at 8" PROMPT.')
     session.conversation_id = session.conversation_id or new_conversation_id()
     engine = session.engine
-    new = engine.tasks.check(
-        prompt,
-        time_zone=engine.settings.time_zone,
-        conversation_id=session.conversation_id,
-        when=options.get("when", ""),
-        every=options.get("every", ""),
-        private=session.private,
-    )
-    if words := schedule.describe(new, engine.tasks.now()):
+    when, every = options.get("when"), options.get("every")
+    place, private = session.conversation_id, session.private
+    new = NewTask(prompt=prompt, when=when, every=every, conversation_id=place, private=private)
+    task = engine.tasks.check(LOCAL_USER, new)
+    if words := schedule.describe(task, engine.tasks.now()):
         session.print(f"Schedule: {words}")
         if not await _confirm(session, "Add this task?"):
             return session.print("Nothing was added.")
-    task = await engine.tasks.create(LOCAL_USER, new)
+    task = await engine.tasks.create(task)
     return session.print(f"Added {task.id} “{task.title}”. This conversation reports the result.")
 
 

@@ -20,7 +20,7 @@ from brain.settings import Settings
 from brain.store import tasks as stored
 from brain.store.store import Store
 from brain.store.tasks import Duplicate
-from brain.task import MAX_RESULT, Packet, Task, TaskApproval
+from brain.task import MAX_RESULT, NewTask, Packet, Task, TaskApproval, TaskEdit
 from brain.tasks import Tasks, schedule
 from brain.text import escape_invisible
 
@@ -104,27 +104,19 @@ async def show(arguments: argparse.Namespace, service: Tasks) -> int:
 async def add(arguments: argparse.Namespace, service: Tasks) -> int:
     """Add a task; ask about its schedule unless `--yes` is given."""
     try:
-        new = service.check(
-            arguments.prompt,
-            arguments.title,
-            time_zone=arguments.settings.time_zone,
-            conversation_id=check_conversation_id(arguments.conversation),
-            profile=arguments.profile,
-            when=arguments.when,
-            every=arguments.every,
-            tell=arguments.tell,
-        )
+        check_conversation_id(arguments.conversation_id)
+        task = service.check(arguments.user, msgspec.convert(vars(arguments), NewTask))
     except BadRequest as error:
         name = f"--{error.field} " if error.field in ("title", "when", "every") else ""
         what = error.message.removeprefix(f"`{error.field}` ") if name else error.message
         raise CommandError(f"{name}{what}", "brain tasks add --help") from None
-    if words := schedule.describe(new, service.now()):
+    if words := schedule.describe(task, service.now()):
         print(f"Schedule: {escape_invisible(words)}", file=sys.stderr)
         if not arguments.yes and not await arguments.confirm("Add this task?", "brain tasks add … --yes"):
             print("Nothing was added.", file=sys.stderr)
             return FAILED
     try:
-        task = await service.create(arguments.user, new)
+        task = await service.create(task)
     except Duplicate as error:
         what = f"A task does the same: {error.task.title} ({_state(error.task)})"
         raise CommandError(what, f"brain tasks show {error.task.id}") from None
@@ -284,7 +276,7 @@ async def _change(arguments: argparse.Namespace, service: Tasks, *, paused: bool
     found = await _find(service, arguments)
     if not found.is_scheduled:
         raise CommandError(f"{found.title} has no schedule", f"brain tasks cancel {found.id}")
-    task = await service.change(arguments.user, found.id, paused=paused)
+    task = await service.change(arguments.user, found.id, TaskEdit(paused=paused))
     assert task is not None
     return task
 

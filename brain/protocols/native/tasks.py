@@ -12,7 +12,7 @@ from brain.protocols.bodies import choose, decode, encode, invalid
 from brain.protocols.native import queries
 from brain.protocols.native.queries import ListQuery
 from brain.protocols.turn_options import check_id, check_time_zone
-from brain.task import Packet, ProfileName, Task, TaskState, Tell
+from brain.task import NewTask, Packet, Task, TaskEdit, TaskState
 from brain.validation import quote_value
 
 _OPTIONAL_FIELDS = (
@@ -22,29 +22,10 @@ _OPTIONAL_FIELDS = (
 """Fields of a task that are left out if they are empty."""
 
 
-class TaskBody(msgspec.Struct, forbid_unknown_fields=True):
+class TaskBody(NewTask, frozen=True, forbid_unknown_fields=True):
     """The body of `POST /v1/tasks`."""
 
-    prompt: str | None = None
-    title: str | None = None
-    profile: ProfileName | None = None
-    when: str | None = None
-    every: str | None = None
-    conversation_id: str | None = None
-    tell: Tell | None = None
-    time_zone: str | None = None
-    private: bool | None = None
     dry_run: bool | None = None
-
-
-class TaskChangeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `PATCH /v1/tasks/{id}`; None leaves a field unchanged."""
-
-    title: str | None = None
-    when: str | None = None
-    every: str | None = None
-    paused: bool | None = None
-    tell: Tell | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +54,10 @@ def parse_new_task(data: bytes) -> TaskBody:
     return body
 
 
-def parse_task_change(data: bytes) -> TaskChangeBody:
+def parse_task_edit(data: bytes) -> TaskEdit:
     """Parse the body of a change of a task."""
-    body = decode(data, TaskChangeBody)
-    if body == TaskChangeBody():
+    body = decode(data, TaskEdit)
+    if body == TaskEdit():
         raise BadRequest("Send at least one of `title`, `when`, `every`, `paused` and `tell`.", "title")
     for field in ("title", "when"):
         value: str | None = getattr(body, field)

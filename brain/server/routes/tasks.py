@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
@@ -55,24 +56,14 @@ class TasksEndpoint(HTTPEndpoint):
     async def post(self, request: Request) -> Response:
         """Add a task, or return its next times with `dry_run`."""
         body = protocol.parse_new_task(await read_json(request, queries.SMALL_BODY_BYTES))
-        engine = engine_of(request)
-        new = engine.tasks.check(
-            body.prompt or ("-" if body.dry_run else ""),
-            body.title or "",
-            time_zone=body.time_zone or engine.settings.time_zone,
-            conversation_id=body.conversation_id,
-            profile=body.profile or "standard",
-            when=body.when or "",
-            every=body.every or "",
-            tell=body.tell or "always",
-            private=bool(body.private),
-        )
+        service = engine_of(request).tasks
         if body.dry_run:
+            task = service.check(user_of(request), msgspec.structs.replace(body, prompt=body.prompt or "-"))
             times = []
-            if new.start is not None:
-                times = schedule.next_times(new.every, new.start, new.time_zone, datetime.now(UTC))
-            return ApiResponse(protocol.encode_preview(schedule.to_words(new), times))
-        task = await engine.tasks.create(user_of(request), new)
+            if task.start is not None:
+                times = schedule.next_times(task.every, task.start, task.time_zone, datetime.now(UTC))
+            return ApiResponse(protocol.encode_preview(schedule.to_words(task), times))
+        task = await service.create(service.check(user_of(request), body))
         url = f"{request.scope.get('root_path', '')}/v1/tasks/{task.id}"
         return ApiResponse(_data(task), 201, {"Location": url})
 
@@ -87,17 +78,8 @@ class TaskEndpoint(HTTPEndpoint):
     async def patch(self, request: Request) -> Response:
         """Change the fields in the body."""
         task_id = _task_id(request)
-        body = protocol.parse_task_change(await read_json(request, queries.SMALL_BODY_BYTES))
-        changed = await engine_of(request).tasks.change(
-            user_of(request),
-            task_id,
-            title=body.title,
-            when=body.when,
-            every=body.every,
-            paused=body.paused,
-            tell=body.tell,
-        )
-        return _response(changed)
+        edit = protocol.parse_task_edit(await read_json(request, queries.SMALL_BODY_BYTES))
+        return _response(await engine_of(request).tasks.change(user_of(request), task_id, edit))
 
     async def delete(self, request: Request) -> Response:
         """Cancel and delete it."""
