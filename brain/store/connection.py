@@ -11,11 +11,11 @@ from pathlib import Path
 
 from brain.errors import StoreError
 from brain.store import schema, upgrade
+from brain.store.rows import MIB
 
 if sys.platform != "win32":
     import fcntl
 
-MIB = 1024 * 1024
 MIN_FREE_BYTES = 100 * MIB
 """`find_problem` reports less free disk space."""
 PATIENCE_SECONDS = 5.0

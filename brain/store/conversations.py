@@ -19,7 +19,7 @@ from brain.messages import (
     Interaction,
     Item,
 )
-from brain.store import deletion, exchanges, full_text, items, rows, search_terms, tasks, turn_log, turns, users
+from brain.store import deletion, exchanges, full_text, items, rows, tasks, turn_log, turns, users
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
@@ -66,7 +66,7 @@ def list_conversations(
             message = "`before` must be the id of the last conversation that was listed."
             raise BadRequest(message, "before")
         page = row
-    searched = search_terms.search_words(text)
+    searched = full_text.search_words(text)
     if not searched:
         found = tx.execute(
             f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.user = ? "
@@ -101,7 +101,7 @@ def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: 
 
     Returns nothing if the words are rare, or if too few of the newest conversations have them.
     """
-    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {_MATCHING} LIMIT ?) some"
+    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {_MATCHING} LIMIT ?) found"
     if tx.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
         return []
     newest = tx.execute(
@@ -340,7 +340,7 @@ def _conversation(tx: Tx, row: Sequence[Any], words: Sequence[str]) -> Conversat
     excerpt = ""
     if words:  # which are in an exchange, or in the title where no exchange has the key
         exchange = exchanges.read(tx, hit)
-        excerpt = search_terms.excerpt(title if exchange is None else f"{exchange.message}\n{exchange.answer}", words)
+        excerpt = full_text.excerpt(title if exchange is None else f"{exchange.message}\n{exchange.answer}", words)
     return Conversation(
         conversation_id,
         title,

@@ -21,8 +21,8 @@ from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
 from brain.store import connection
-from brain.store.connection import DAMAGE, MIB, REMEDIES, SENTENCES, UNWRITABLE, as_store_errors, code_of, transaction
-from brain.store.rows import SECOND, moment
+from brain.store.connection import DAMAGE, REMEDIES, SENTENCES, UNWRITABLE, as_store_errors, code_of, transaction
+from brain.store.rows import MIB, SECOND, moment
 from brain.store.tx import Tx
 
 MIN_FREE_BYTES = MIB

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from brain.messages import RECALL_NOTE, Attachment, Exchange, Marks, Source
-from brain.store import full_text, rows, search_terms
+from brain.store import full_text, rows
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
 from brain.text import strip_invisible
@@ -294,5 +294,4 @@ def index_some(tx: Tx) -> bool:
 def _index(tx: Tx, key: int, user: int | None, *texts: str) -> None:
     if user is None:  # the conversation is deleted
         return
-    terms = " ".join(search_terms.index_terms(term_prefix(user), text) for text in texts)
-    full_text.put(tx, "exchange_words", key, terms)
+    full_text.put(tx, "exchange_words", key, term_prefix(user), *texts)

@@ -1,17 +1,83 @@
-"""The full-text indexes in SQLite (FTS5). Another engine needs its own form of these functions, and of no others."""
+"""The full-text indexes: turns texts and searches into terms, and stores and finds them with SQLite's FTS5.
 
-from collections.abc import Iterable, Sequence
+Each term begins with the number of its user and a letter for the kind: conversation, fact or memory. So no search can
+read, count or skip terms of another user.
+
+Terms consist of `a` to `z` and digits. SQLite and Python disagree about other letters, and a character that SQLite
+takes for a space would end the term: the rest could then pose as a term of another user.
+
+Another engine needs its own form of `put`, `matching`, `newest`, `query`, `all_of` and `any_of`, and of no other query.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from brain.store import search_terms
 from brain.store.tx import Tx
 
 Index = Literal["exchange_words", "item_words"]
 """An index has one text of terms per key; triggers delete those of deleted rows."""
+MAX_WORDS = 40
+WORD_LENGTH = 64
+INDEXED_LENGTH = 100_000
+"""Only this many characters of a text are indexed."""
+FOUND_LENGTH = 160
+STEM_SHARE, MIN_STEMMED = 0.65, 6
+
+_CJK = "\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])[^\W_])+")
+_IS_CJK = re.compile(f"[{_CJK}]").match
+_OTHER = re.compile("[^0-9a-z]")
+_STOP = frozenset({
+    "a", "aber", "about", "all", "als", "also", "am", "an", "and", "any", "are", "as", "at", "auch", "auf", "aus",
+    "be", "been", "bei", "bin", "bist", "but", "by", "can", "could", "da", "das", "dass", "dein", "dem", "den",
+    "der", "des", "did", "die", "do", "does", "du", "ein", "eine", "einen", "einer", "er", "es", "for", "from",
+    "für", "habe", "had", "has", "hast", "hat", "have", "he", "her", "his", "how", "i", "ich", "if", "ihr", "im",
+    "in", "into", "is", "ist", "it", "its", "ja", "just", "kann", "me", "mein", "meine", "mich", "mir", "mit", "my",
+    "nach", "nicht", "no", "noch", "not", "nur", "oder", "of", "on", "or", "our", "she", "should", "sich", "sie",
+    "sind", "so", "some", "that", "the", "their", "them", "then", "there", "these", "they", "this", "to", "um",
+    "und", "uns", "us", "von", "vor", "war", "was", "we", "wenn", "wer", "were", "what", "when", "where", "which",
+    "who", "why", "wie", "will", "wir", "with", "wo", "would", "you", "your", "zu", "zum", "zur", "über",
+})  # fmt: skip
+"""English and German words that occur in nearly every text."""
 
 
-def put(tx: Tx, index: Index, key: int, terms: str) -> None:
-    """Index terms, replacing those of the same key."""
+def index_terms(owner: str, text: str) -> str:
+    """Return the words of a text as terms of its owner."""
+    return " ".join(term for word in _words(text[:INDEXED_LENGTH]) for term in _terms(owner, word))
+
+
+def search_words(text: str) -> list[str]:
+    """Return the distinct words of a search, without stop words unless it has only those."""
+    words = list(dict.fromkeys(word[:WORD_LENGTH] for word in _words(text[:INDEXED_LENGTH])))
+    significant = [word for word in words if word.casefold() not in _STOP]
+    return (significant or words)[:MAX_WORDS]
+
+
+def excerpt(text: str, words: Iterable[str]) -> str:
+    """Return one line of a text around the first of the words."""
+    text = text[:INDEXED_LENGTH]
+    lower = text.lower()
+    forms = (form for word in words for form in (word.lower(), stem(word.lower())))
+    places = (place for form in forms if (place := lower.find(form)) >= 0)
+    middle = next(places, 0)
+    start = max(0, middle - FOUND_LENGTH // 3)
+    line = " ".join(text[start : start + FOUND_LENGTH].split())
+    return f"{'…' if start else ''}{line}{'…' if start + FOUND_LENGTH < len(text) else ''}"
+
+
+def stem(word: str) -> str:
+    """Return the beginning that inflected forms of a word share; a short word itself."""
+    return word[: round(len(word) * STEM_SHARE)] if len(word) >= MIN_STEMMED else word
+
+
+# the indexes
+
+
+def put(tx: Tx, index: Index, key: int, owner: str, *texts: str) -> None:
+    """Index the words of texts for their owner, replacing those of the same key."""
+    terms = " ".join(index_terms(owner, text) for text in texts)
     tx.execute(f"INSERT OR REPLACE INTO {index} (rowid, words) VALUES (?, ?)", (key, terms))
 
 
@@ -33,7 +99,7 @@ def query(owners: Iterable[str], word: str, *, is_prefix: bool = False) -> str:
     Args:
         is_prefix: whether words that begin with it match, too.
     """
-    phrases = (f'"{" ".join(search_terms.terms(owner, word))}"' for owner in owners)
+    phrases = (f'"{" ".join(_terms(owner, word))}"' for owner in owners)
     return " OR ".join(f"{phrase}{'*' if is_prefix else ''}" for phrase in phrases)
 
 
@@ -45,3 +111,27 @@ def all_of(queries: Sequence[str]) -> str:
 def any_of(queries: Sequence[str]) -> str:
     """Return the query for texts that match any of these."""
     return " OR ".join(queries)
+
+
+# terms
+
+
+def _words(text: str) -> Iterator[str]:
+    return (match[0] for match in _WORD.finditer(unicodedata.normalize("NFKC", text)))
+
+
+def _terms(owner: str, word: str) -> Iterator[str]:
+    """Yield one term per word; in scripts without spaces between words, one per character."""
+    return (f"{owner}{_spell(part)}" for part in (word if _IS_CJK(word) else (_fold(word),)))
+
+
+def _fold(word: str) -> str:
+    """Return a word in lower case without accents."""
+    if word.isascii():
+        return word.lower()
+    return "".join(one for one in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(one))
+
+
+def _spell(part: str) -> str:
+    """Replace other letters by their code points."""
+    return _OTHER.sub(lambda letter: f"x{ord(letter[0]):x}", part)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from brain.errors import BadRequest
 from brain.messages import Category, Item, Kind
-from brain.store import exchanges, full_text, rows, search_terms, users
+from brain.store import exchanges, full_text, rows, users
 from brain.store.tx import Tx
 
 KINDS: Sequence[Kind] = ("fact", "memory")
@@ -116,8 +116,7 @@ def write(tx: Tx, user: int, item: Item, import_key: int | None = None) -> int:
         f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
         tuple(columns.values()),
     ).fetchall()
-    terms = search_terms.index_terms(_term_prefix(user, item.kind), item.text)
-    full_text.put(tx, "item_words", key, terms)
+    full_text.put(tx, "item_words", key, _term_prefix(user, item.kind), item.text)
     return int(key)
 
 
@@ -145,17 +144,17 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
     number = users.find(tx, user)
     if number is None:
         return []
-    query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?) some"
+    query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?) found"
     ((count,),) = tx.execute(query, (number, MAX_COUNTED))
     prefixes = [_term_prefix(number, kind) for kind in kinds]
-    words = search_terms.search_words(text)
+    words = full_text.search_words(text)
     if len(words) > MAX_WORDS:
         words = _rarest(tx, prefixes, words)
     hits = list[tuple[frozenset[int], float]]()
     for word in words:
         exact = full_text.newest(tx, "item_words", full_text.query(prefixes, word), MAX_HITS)
         hits.append((exact, 1.0))
-        stem = search_terms.stem(word)
+        stem = full_text.stem(word)
         if stem != word and len(exact) < MAX_HITS:
             query = full_text.query(prefixes, stem, is_prefix=True)
             begun = full_text.newest(tx, "item_words", query, MAX_HITS)  # also of an import that has not ended
@@ -178,7 +177,7 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
 def _rarest(tx: Tx, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
     """Return the words with the fewest matches, but at least one."""
 
-    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {full_text.matching('item_words')} LIMIT ?) some"
+    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {full_text.matching('item_words')} LIMIT ?) found"
 
     def count(match: str) -> int:
         return int(tx.execute(frequent, (match, 2 * MAX_HITS)).fetchone()[0])
@@ -186,7 +185,7 @@ def _rarest(tx: Tx, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
     counts = {}
     for word in words:
         found = count(full_text.query(prefixes, word))
-        counts[word] = found or count(full_text.query(prefixes, search_terms.stem(word), is_prefix=True))
+        counts[word] = found or count(full_text.query(prefixes, full_text.stem(word), is_prefix=True))
     return nsmallest(MAX_WORDS, (word for word in words if counts[word]), key=counts.__getitem__)
 
 

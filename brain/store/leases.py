@@ -9,8 +9,8 @@ from typing import NamedTuple
 from brain.errors import StoreError
 from brain.messages import Exchange, History
 from brain.store import rows, turns
-from brain.store.connection import MIB
 from brain.store.database import Database
+from brain.store.rows import MIB
 from brain.store.tx import Tx
 
 PROLONG_SECONDS = 2.0

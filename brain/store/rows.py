@@ -20,6 +20,7 @@ log = logging.getLogger("brain")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000
+MIB = 1024 * 1024
 LATEST = (datetime(2200, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND - 1
 """Later times, and times before `EPOCH`, come from a wrong clock."""
 

@@ -2,7 +2,7 @@
 
 An exchange's key begins with that of its conversation, so that a conversation is contiguous on disk.
 Triggers maintain the counts and record deletions. Each user has separate terms in the full-text indexes (see
-`search_terms.py`).
+`full_text.py`).
 
 A conversation or item without a user is deleted, or part of an import that has not ended; a user without a name is
 erased. So no query for the data of a user finds them, and their rows are removed in small transactions.

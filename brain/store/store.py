@@ -186,25 +186,13 @@ class Store(Database):
         Raises:
             NothingToReport: a report has nothing to tell, because another process was faster.
             BadRequest: `busy`, another turn of the conversation runs in any process; `not_found`, the message to
-                replace does not exist; `too_large`; or an unknown file reference.
+                replace does not exist; `too_large`; an unknown file reference; or a turn that is no run in the
+                conversation of a task.
         """
-        begin = partial(
-            turns.begin,
-            user=user,
-            conversation_id=conversation_id,
-            question=question,
-            files=files,
-            replaces=replaces,
-            references=references,
-            recent=recent,
-            turn=turn if self.turn_log is not None else None,
-            private=private,
-        )
+        turn = turn if self.turn_log is not None else None
 
         def work(tx: Tx) -> tuple[History, Sequence[int]]:
-            if question.source == "report":
-                tasks.check_untold(tx, user, conversation_id)
-            return begin(tx)
+            return turns.begin(tx, user, conversation_id, question, files, replaces, references, recent, turn, private)
 
         await self._leases.write_again((user, conversation_id))  # the end of the last turn there
         beginning = self.submit(work, durable=False)

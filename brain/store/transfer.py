@@ -25,8 +25,8 @@ from brain.concurrency import iterate
 from brain.errors import BadRequest, StoreError
 from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time, new_message_id
 from brain.store import exchanges, items, rows, tasks, users
-from brain.store.connection import MIB
 from brain.store.deletion import IMPORT_LEASE
+from brain.store.rows import MIB
 from brain.store.tx import Tx
 from brain.store.upgrade import upgrade_record
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, MAX_USER_TEXT, Task

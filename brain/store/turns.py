@@ -27,19 +27,16 @@ def begin(
     replaces: str | None,
     references: Sequence[FileReference],
     recent: int,
-    turn: NewTurn | None = None,
-    *,
-    private: bool = False,
+    turn: NewTurn | None,
+    private: bool,
 ) -> tuple[History, Sequence[int]]:
-    """Write a question and lease its conversation.
+    """Write a question and lease its conversation: see `Store.begin`.
 
     Returns:
         The history of the turn, and the keys of earlier files for `attachments`.
-
-    Raises:
-        BadRequest: `busy`, `not_found` (the message to replace), `too_large`, an unknown file reference, or a turn that
-            is no run in the conversation of a task.
     """
+    if question.source == "report":
+        tasks.check_untold(tx, user, conversation_id)
     # first, since the second of two requests with the same ID must join the turn of the first
     turn_key = None if turn is None else turn_log.begin(tx, turn)
     number = users.add(tx, user)

@@ -7,7 +7,7 @@ those of the user who stores most, so that no user displaces the conversations o
 from brain.errors import BadRequest
 from brain.messages import Counts
 from brain.store import exchanges
-from brain.store.connection import MIB
+from brain.store.rows import MIB
 from brain.store.tx import Tx
 
 MAX_CONVERSATION_BYTES = 64 * MIB

@@ -386,7 +386,7 @@ async def test_a_forgotten_user_is_in_no_file(path: Path) -> None:
         return sum(one.read_bytes().lower().count(word.encode()) for one in path.parent.iterdir())
 
     async with store_at(path) as store:
-        for user, word in (("ada", "xylofon"), ("eve", "trombon")):  # which are their own stems
+        for user, word in (("adelheid", "xylofon"), ("eve", "trombon")):  # which are their own stems
             for n in range(30):
                 files = [file(f"{word} ".encode() * 100, f"{word}.txt")]
                 await add_turn(store, user, f"c{n}", f"I play the {word}", f"The {word}! " * 50, files=files)
@@ -395,19 +395,19 @@ async def test_a_forgotten_user_is_in_no_file(path: Path) -> None:
             await store.delete(user, "c3")
             await store.write(users.set_recalls, user, False)
             assert len(await store.list_conversations(user, words=word)) == 29
-        await store.write_unsynced(vectors.write, "m", [("ada", "f1", "I play the xylofon", ItemEmbedding([1.0]))])
+        await store.write_unsynced(vectors.write, "m", [("adelheid", "f1", "I play the xylofon", ItemEmbedding([1.0]))])
         whole = Counts(conversations=29, messages=58, files=29, facts=1)
-        assert [await store.search(users.count, "ada"), await store.forget("ada")] == [whole, whole]
+        assert [await store.search(users.count, "adelheid"), await store.forget("adelheid")] == [whole, whole]
         await store.scrub()
-        assert (bytes_of("xylofon"), bytes_of("ada")) == (0, 0)
+        assert (bytes_of("xylofon"), bytes_of("adelheid")) == (0, 0)
         assert bytes_of("trombon") > 1_000
         assert (
             await store.search(users.names),
-            await store.list_conversations("ada"),
-            await store.read(items.list_items, "ada"),
+            await store.list_conversations("adelheid"),
+            await store.read(items.list_items, "adelheid"),
         ) == (["eve"], [], [])
-        assert await store.read(users.recalls, "ada")
-        assert await store.forget("ada") == await store.search(users.count, "ada") == Counts()
+        assert await store.read(users.recalls, "adelheid")
+        assert await store.forget("adelheid") == await store.search(users.count, "adelheid") == Counts()
         assert len(await store.list_conversations("eve", words="trombon")) == 29
     assert bytes_of("xylofon") == 0
 

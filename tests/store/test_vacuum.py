@@ -28,16 +28,18 @@ async def fill(store: Store) -> None:
         await add_turn(store, "eve", f"c{n % 5}", f"I play the trombon {n}", "The trombon! " * 50, number=n)
         if n % 10 == 0:
             files = [file(b"xylofon " * 1_000)]
-            await add_turn(store, "ada", "c", f"I play the xylofon {n}", "The xylofon! " * 50, number=n, files=files)
-    await add_turn(store, "ada", "d", "Hello", "The xylofon?")
-    await store.write(items.put, "ada", fact("f1", "I play the xylofon"))
-    assert len(await store.list_conversations("ada", words="xylofon")) == 2
+            await add_turn(
+                store, "adelheid", "c", f"I play the xylofon {n}", "The xylofon! " * 50, number=n, files=files
+            )
+    await add_turn(store, "adelheid", "d", "Hello", "The xylofon?")
+    await store.write(items.put, "adelheid", fact("f1", "I play the xylofon"))
+    assert len(await store.list_conversations("adelheid", words="xylofon")) == 2
 
 
 async def erase_all(store: Store) -> None:
-    assert await store.delete("ada", "c")
-    assert await store.delete("ada", "d")
-    assert await store.write(items.erase, "ada", "f1")
+    assert await store.delete("adelheid", "c")
+    assert await store.delete("adelheid", "d")
+    assert await store.write(items.erase, "adelheid", "f1")
 
 
 @contextmanager
@@ -72,29 +74,29 @@ async def test_deleted_words_are_gone_when_one_of_two_stores_is_closed(path: Pat
 
 
 async def rename(store: Store) -> None:
-    await store.write(conversations.rename, "ada", "n", "A xylofon of mine")
-    await store.write(conversations.rename, "ada", "n", "Mine")
+    await store.write(conversations.rename, "adelheid", "n", "A xylofon of mine")
+    await store.write(conversations.rename, "adelheid", "n", "Mine")
 
 
 async def correct(store: Store) -> None:
-    await store.write(items.put, "ada", fact("f1", "I play the xylofon"))
-    await store.write(items.put, "ada", fact("f1", "I play nothing"))
+    await store.write(items.put, "adelheid", fact("f1", "I play the xylofon"))
+    await store.write(items.put, "adelheid", fact("f1", "I play nothing"))
 
 
 async def replace(store: Store) -> None:
-    await add_turn(store, "ada", "n", "The xylofon", number=2)
-    assert len(await store.list_conversations("ada", words="xylofon")) == 1
-    await add_turn(store, "ada", "n", "Nothing", number=3, replaces="q2")
+    await add_turn(store, "adelheid", "n", "The xylofon", number=2)
+    assert len(await store.list_conversations("adelheid", words="xylofon")) == 1
+    await add_turn(store, "adelheid", "n", "Nothing", number=3, replaces="q2")
 
 
 async def drop(store: Store) -> None:
-    await store.drop(await store.begin("ada", "n", question("The xylofon", 2), [file(WORD)]))
+    await store.drop(await store.begin("adelheid", "n", question("The xylofon", 2), [file(WORD)]))
 
 
 @pytest.mark.parametrize("change", [rename, correct, replace, drop])
 async def test_replaced_words_are_removed_too(path: Path, change: Callable[[Store], Awaitable[object]]) -> None:
     async with store_at(path) as store:
-        await add_turn(store, "ada", "n")
+        await add_turn(store, "adelheid", "n")
         await change(store)
         assert traces(path) > 0
         await store._vacuum.sweep()
@@ -142,13 +144,13 @@ async def test_a_file_that_is_read_cannot_be_scrubbed(path: Path, monkeypatch: p
     free_pages = "PRAGMA freelist_count"
     async with store_at(path) as store:
         await fill(store)
-        await store.forget("ada")
+        await store.forget("adelheid")
         assert await store.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) > 0
         with reader(path), pytest.raises(StoreError, match="is reading"):
             await store.scrub()
         assert traces(path) > 0
         await store.scrub()
-        assert (traces(path), traces(path, b"ada")) == (0, 0)
+        assert (traces(path), traces(path, b"adelheid")) == (0, 0)
         assert await store.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) == 0
         assert len(await store.list_conversations("eve", words="trombon")) == 5
     async with store_at(None) as store:

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 from store_helpers import add_turn, fact
 
-from brain.store import items, search_terms
+from brain.store import full_text, items
 from brain.store.store import Store
 from brain.store.tx import Tx
 
@@ -25,7 +25,7 @@ def test_every_term_that_the_index_makes_begins_with_its_owner() -> None:
     ]
     for start in range(0, len(characters), 1000):
         some = " ".join(f"{one}9fb a{one}9fb" for one in characters[start : start + 1000])
-        db.execute("INSERT INTO t (words) VALUES (?)", (search_terms.index_terms("7q", some),))
+        db.execute("INSERT INTO t (words) VALUES (?)", (full_text.index_terms("7q", some),))
     assert [term for (term,) in db.execute("SELECT term FROM term") if not term.startswith("7q")] == []
     db.close()
 
