@@ -60,6 +60,7 @@ class Memory:
 
     Attributes:
         edits: changes by users themselves.
+        store_version: changes when other processes write.
     """
 
     def __init__(self, store: Store, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
@@ -69,9 +70,9 @@ class Memory:
         self._now = now
         self._items = Items(store, now, self._note_change)
         self.edits = MemoryEdits(self._items)
-        others = StoreVersion(store)
-        self._recent = RecentInteractions(store, others)
-        self._profiles = UserCache(others, self._read_profile, HOT_USERS, HOT_BYTES, _size_of)
+        self.store_version = StoreVersion(store)
+        self._recent = RecentInteractions(store, self.store_version)
+        self._profiles = UserCache(self.store_version, self._read_profile, HOT_USERS, HOT_BYTES, _size_of)
         self._background: Background | None = None
 
     async def can_recall(self, user: str) -> bool:

@@ -62,14 +62,14 @@ EMBEDDING_PAUSE = 60.0
 class Assistant:
     """The assistance of a process for its models."""
 
-    def __init__(self, settings: Settings, registry: Registry, store: Store) -> None:
+    def __init__(self, settings: Settings, registry: Registry, store: Store, version: StoreVersion) -> None:
         self._embedding_model: AnyModel | None = None
         self._classifiers: dict[tuple[Router, str], EmbeddingClassifier] = {}
         self._embed_at = 0.0
         self._settings = settings
         self._registry = registry
         self._store = store
-        self._others = StoreVersion(store)
+        self._version = version
         self._states: dict[str, tuple[int | None, CallingState]] = {}  # with the version of the store
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -114,35 +114,30 @@ class Assistant:
     async def decide(
         self, request: TurnRequest, history: History, entry: ModelEntry, state: CallingState | None, query: Query | None
     ) -> Assistance | None:
-        """Return what to do for the model in a turn; None if it is left to itself and nothing can be learned.
+        """Return what to do for the model in a turn; None if it is left to itself.
 
         Args:
             state: Of the turn, from `find_state`.
             query: The embedding of the message.
         """
-        if state is None:
+        if state is None or not (state.is_assisted or (is_small(entry.model) and not state.right_calls)):
             return None
         try:
             return await self._decide(request, history, entry, state, query)
         except Exception:  # no turn fails because of a choice
             log.exception("no specialist can be chosen")
-            return Assistance(is_assisted=True, is_small=is_small(entry.model)) if state.is_assisted else None
+            return Assistance(state.is_assisted, is_small(entry.model))
 
     async def _decide(
         self, request: TurnRequest, history: History, entry: ModelEntry, state: CallingState, query: Query | None
-    ) -> Assistance | None:
-        specialists = self._registry.usable(request.specialists)
+    ) -> Assistance:
+        specialists, small = self._registry.usable(request.specialists), is_small(entry.model)
         if not specialists:
-            return None
-        small = is_small(entry.model)
+            return Assistance(is_assisted=False, is_small=small)
         installed = self._registry.usable()
-        router = find_fitted(installed)
-        if router is None and not (state.is_assisted or small):  # a model that may call by itself does not wait
-            self._fit_soon(installed)
-            return None
-        router = router or await find_router(installed, self._store)
+        router = await find_router(installed, self._store)
         embedding_scores = self._score_embedding(router, query) if state.is_assisted else None
-        no_call = Assistance(is_assisted=True, is_small=small) if state.is_assisted else None
+        no_call = Assistance(state.is_assisted, small)
         if request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
             return no_call
         asked = ""
@@ -191,7 +186,7 @@ class Assistant:
                 is_probe=is_probe,
                 calls_after_miss=is_probe or (small and not state.right_calls),
             )
-            return watched if is_sure else None
+            return watched if is_sure else no_call
         can_ask = params is None and specialist.assist is None and choice.is_sure
         schema = required_schema(specialist) if can_ask else None
         if params is None and schema is None:
@@ -265,7 +260,7 @@ class Assistant:
     async def read_state(self, entry: ModelEntry) -> CallingState:
         """Return what is known about a model. Other processes may learn, too."""
         key = _key(entry)
-        version = await self._others.version()
+        version = await self._version.version()
         read_at, state = self._states.get(key, (None, CallingState()))
         if read_at is None or read_at != version:
             with suppress(StoreError):  # the next message reads it again
@@ -273,17 +268,44 @@ class Assistant:
                 self._states[key] = version, state
         return expect(state, entry)
 
-    def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange) -> None:
-        """Learn from the end of a turn, and store it in the background."""
-        has_fallen_back = exchange.model != entry.model.name
-        is_counted = assistance.is_counted or (assistance.is_assisted and _has_called(exchange))
-        if has_fallen_back or exchange.outcome not in LEARNED_FROM or not is_counted:
+    def learn(
+        self,
+        request: TurnRequest,
+        history: History,
+        entry: ModelEntry,
+        assistance: Assistance | None,
+        exchange: Exchange,
+    ) -> None:
+        """Learn from the end of a turn, and store it in the background.
+
+        Args:
+            assistance: None for a model that was left to itself. It did not wait for the choice, which is made now.
+        """
+        if exchange.model != entry.model.name or exchange.outcome not in LEARNED_FROM:
             return
-        task = asyncio.create_task(self._learn(assistance, entry, exchange), name="assist")
+        if assistance is not None:
+            work = self._learn(assistance, entry, exchange)
+        elif find_fitted(installed := self._registry.usable()) is not None:
+            work = self._watch(request, history, entry, exchange)
+        else:
+            self._fit_soon(installed)
+            return
+        task = asyncio.create_task(work, name="assist")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _watch(self, request: TurnRequest, history: History, entry: ModelEntry, exchange: Exchange) -> None:
+        """Learn from what a model did that was left to itself."""
+        try:
+            assistance = await self._decide(request, history, entry, CallingState(), None)
+        except Exception:
+            log.exception("no specialist can be chosen")
+        else:
+            await self._learn(assistance, entry, exchange)
+
     async def _learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange) -> None:
+        if not assistance.is_counted and not (assistance.is_assisted and _has_called(exchange)):
+            return
         key, name = _key(entry), assistance.name
         async with self._writing:
             try:
@@ -298,7 +320,7 @@ class Assistant:
             except StoreError as error:
                 log.warning("what was learned about model %s was not stored: %s", entry.model.name, error)
                 return
-            self._states[key] = await self._others.version(), state
+            self._states[key] = await self._version.version(), state
             if state.describe() != before.describe():
                 log.info("model %s: %s", entry.model.name, state.describe())
 

@@ -121,7 +121,7 @@ class Engine:
                 self.store, self.tasks, self.settings, self._begin_report, self.runs.find_newest_here, _now
             )
             await stack.enter_async_context(self.registry.running())
-            self._assistant = Assistant(self.settings, self.registry, self.store)
+            self._assistant = Assistant(self.settings, self.registry, self.store, self.memory.store_version)
             stack.push_async_callback(self._assistant.close)
             found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable(), self.store))
             stack.callback(setattr, self, "models", [])
@@ -412,8 +412,9 @@ class Engine:
             on_end = on_end or self._on_background_end
         if lease is not None:
             run.on_end.append(partial(self._record_end, lease, remembers=not (request.private or is_client_task)))
-        if assistance is not None:
-            run.on_end.append(lambda run: self._assistant.learn(assistance, entry, run.snapshot()))
+        if state is not None:
+            learn = partial(self._assistant.learn, request, history, entry, assistance)
+            run.on_end.append(lambda run: learn(run.snapshot()))
         if recorder is not None:
             run.on_end.append(partial(self._record_turn, recorder))
         if lease is not None:
