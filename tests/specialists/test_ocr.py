@@ -255,7 +255,7 @@ def test_languages_of_rapidocr() -> None:
 def test_without_an_engine_only_text_layers_are_read() -> None:
     registry = Registry()
     registry.add(ocr)
-    assert registry.usable() == [ocr]
+    assert registry.usable() == (ocr,)
     assert ocr.health is not None
     assert install_command("ocr") in str(ocr.health())
     assert extract("a.pdf", text_pdf("from the layer"), language="ru") == "from the layer"
