@@ -20,11 +20,9 @@ from limits import WAIT_SECONDS
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from brain.errors import Refused
-from brain.events import Resume
-from brain.messages import Chunk, EmbeddingCheck, Finish, Message
+from brain.messages import Chunk, Finish, Message
 from brain.models import ModelEntry
-from brain.models.circuit_breaker import CircuitBreaker
+from brain.models.model import Model, PassRequest
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.server.app import create_app
@@ -32,7 +30,7 @@ from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
 from brain.settings import Settings, read
 from brain.settings.models import STANDARD
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.turn_request import Sampling
 
 T = TypeVar("T")
 SERVER_TASKS = (
@@ -104,7 +102,7 @@ class Server(uvicorn.Server):
 
     def play(self, *models: "Player") -> None:
         """Let these models answer; the first is the default."""
-        self.engine.models = [ModelEntry(model, "the test plays it") for model in models]  # type: ignore[arg-type]
+        self.engine.models = [ModelEntry(model, "the test plays it") for model in models]
 
 
 def _stays(task: "asyncio.Task[Any]") -> bool:
@@ -156,36 +154,23 @@ def brain_served(registry: Registry | None = None, **values: object) -> Iterator
         yield server
 
 
-class Player:
+class Player(Model):
     """A model that plays passes of texts, pauses (seconds, or an event) and errors, and records its prompts."""
 
-    is_demo = False
-    is_base = False
-    parameters = None
-    template = ""
-    resume: Resume = "prefill"
-    context_tokens = None
-    sees_images = False
-    is_local = True
-    embeds_locally = True
-
     def __init__(self, *passes: Sequence[str | float | asyncio.Event | Exception], name: str = "player") -> None:
-        self.name = name
-        self.breaker = CircuitBreaker()
+        super().__init__(name)
         self.passes = passes
         self.asked: list[list[Message]] = []
         self.sampled: list[Sampling] = []
         self.open = threading.Event()
         self.closed = threading.Event()
 
-    async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]:
-        self.asked.append(list(messages))
-        self.sampled.append(sampling)
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        self.asked.append(list(request.messages))
+        self.sampled.append(request.sampling)
         self.open.set()
         try:
-            for item in self.passes[turn_pass] if turn_pass < len(self.passes) else ():
+            for item in self.passes[request.turn_pass] if request.turn_pass < len(self.passes) else ():
                 if isinstance(item, Exception):
                     raise item
                 if isinstance(item, str):
@@ -197,18 +182,6 @@ class Player:
             yield Finish("stop")
         finally:
             self.closed.set()
-
-    async def describe(self, image: bytes, question: str) -> str:
-        raise Refused("the model takes no images")
-
-    async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
-        raise Refused("the model has no embeddings")
-
-    async def check_embeddings(self) -> EmbeddingCheck:
-        raise NotImplementedError
-
-    async def aclose(self) -> None:
-        """Do nothing: there is no connection."""
 
 
 @dataclass(frozen=True)

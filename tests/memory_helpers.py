@@ -4,7 +4,7 @@ import asyncio
 import re
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,8 @@ from brain.errors import Refused, StoreError
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
-from brain.messages import Exchange, Item, Part, Text
+from brain.messages import Chunk, Exchange, Item, Part, Text
+from brain.models.model import Model, PassRequest
 from brain.settings.models import Prefixes
 from brain.store import conversations, items, vectors
 from brain.store.store import Store
@@ -42,7 +43,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Vectors:
+class Vectors(Model):
     """An embedding model, which notes what it was asked.
 
     Attributes:
@@ -57,6 +58,12 @@ class Vectors:
     blind: bool = False
     prefixes: Prefixes = NO_PREFIXES
     requests: list[list[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.name)
+
+    def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        raise NotImplementedError
 
     async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
         self.requests.append(list(texts))

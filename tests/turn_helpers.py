@@ -28,14 +28,14 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.messages import Attachment, Chunk, EmbeddingCheck, Finish, History, Message
-from brain.models.circuit_breaker import CircuitBreaker
+from brain.messages import Attachment, Chunk, Finish, History, Message
+from brain.models.model import Model, PassRequest
 from brain.plugins.context import Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
 from brain.strategies.mono import Mono
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, TurnRequest
+from brain.turn_request import Decoding, TurnRequest
 
 PNG = b"\x89PNG\r\n\x1a\n"
 WAIT = 30.0
@@ -45,14 +45,8 @@ Item = Chunk | float | asyncio.Event | Exception
 """What a pass plays: a chunk to give, seconds or something to wait for, an error to raise."""
 
 
-class Player:
+class Player(Model):
     """A model that plays passes, and keeps what it was asked and offered, what it gave, and which streams are open."""
-
-    is_demo = False
-    sees_images = False
-    is_local = True
-    is_base = False
-    embeds_locally = True
 
     def __init__(
         self,
@@ -64,10 +58,9 @@ class Player:
         template: str = "",
         script: Callable[[int], Sequence[Item]] | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name)
         self.template = template
-        self.breaker = CircuitBreaker()
-        self.resume: Resume = resume
+        self.resume = resume
         self.context_tokens = context_tokens
         self.accepts_tools = accepts_tools
         self.requests: list[list[Message]] = []
@@ -84,23 +77,14 @@ class Player:
         played = self._passes[turn_pass] if turn_pass < len(self._passes) else ()
         return [played] if isinstance(played, str) else played
 
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> AsyncGenerator[Chunk, None]:
-        self.requests.append(list(messages))
-        self.offers.append((tools, tool_choice))
-        self.decodings.append(decoding)
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        self.requests.append(list(request.messages))
+        self.offers.append((request.tools, request.tool_choice))
+        self.decodings.append(request.decoding)
         self.given.append([])
         self.open += 1
         try:
-            items = self._items(turn_pass)
+            items = self._items(request.turn_pass)
             for item in [*items, *([] if any(isinstance(item, Finish) for item in items) else [Finish("stop")])]:
                 if isinstance(item, Exception):
                     raise item
@@ -111,15 +95,6 @@ class Player:
                 yield item
         finally:
             self.open -= 1
-
-    async def describe(self, image: bytes, question: str) -> str:
-        raise Refused("a player sees nothing")
-
-    async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
-        raise Refused("a player has no vectors")
-
-    async def check_embeddings(self) -> EmbeddingCheck:
-        raise NotImplementedError
 
 
 @specialist

@@ -9,12 +9,12 @@ from inspect import isawaitable
 from typing import Any, Unpack
 
 from brain.concurrency import iterate
-from brain.errors import BrainError, Refused
-from brain.events import Error, Event, Limits, MarkerSyntax, Resume, SpecialistError, SpecialistResult, Thinking, Token
+from brain.errors import BrainError
+from brain.events import Error, Event, Limits, MarkerSyntax, SpecialistError, SpecialistResult, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
 from brain.markers.scanner import PassEnd, ReasoningEnd, Scanner
-from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, Purpose, renumber, sniff
-from brain.models.circuit_breaker import CircuitBreaker
+from brain.messages import Attachment, Call, Chunk, History, renumber, sniff
+from brain.models.model import Model, PassRequest
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
@@ -26,7 +26,7 @@ from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, TurnRequest
+from brain.turn_request import TurnRequest
 
 SYNTAX: tuple[MarkerSyntax, ...] = ("bracket", "function_call")
 
@@ -180,7 +180,7 @@ async def _read_run(
             model.resume_after(events)
 
 
-class StreamModel:
+class StreamModel(Model):
     """The caller's streams as a model: the first one, then one for each resume.
 
     Attributes:
@@ -189,18 +189,8 @@ class StreamModel:
         is_complete: Whether the newest stream ended by itself. It can be empty.
     """
 
-    name = "library"
-    is_demo = False
-    resume: Resume = "prefill"
-    context_tokens = None
-    sees_images = False
-    embeds_locally = True
-    accepts_tools = False
-    is_base = False
-    template = ""
-
     def __init__(self, first: AnyStream, resume: ResumeStream | None) -> None:
-        self.breaker = CircuitBreaker()
+        super().__init__("library")
         self.first = first
         self._resume = resume
         self.other_chunks: deque[Any] = deque()
@@ -224,22 +214,13 @@ class StreamModel:
         if not self._unread_batches:
             self._may_read.set()
 
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         """Read the next of the caller's streams."""
         self.is_complete = False
         try:
             stream = self.first
-            if turn_pass > 0 and self._resume is not None:
-                result = self._resume(messages[-1].content)
+            if request.turn_pass > 0 and self._resume is not None:
+                result = self._resume(request.messages[-1].content)
                 stream = await result if isawaitable(result) else result
             async with aclosing(iterate(stream)) as chunks:
                 async for chunk in chunks:
@@ -253,18 +234,6 @@ class StreamModel:
         except Exception as error:
             self.error = error
             raise
-
-    async def describe(self, image: bytes, question: str) -> str:
-        """Raise `Refused`: a stream cannot read images."""
-        raise Refused("no connected model can read images")
-
-    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
-        """Raise `Refused`: a stream has no embeddings."""
-        raise Refused("no embedding model is connected")
-
-    async def check_embeddings(self) -> EmbeddingCheck:
-        """Raise `Refused`: a stream has no embeddings."""
-        raise Refused("no embedding model is connected")
 
 
 def _is_text(events: Sequence[Event]) -> bool:

@@ -17,10 +17,10 @@ from brain.memory.edits import MemoryEdits
 from brain.memory.items import ALL, OWN_SHARE, QUESTION_LENGTH, RECALL_SHARE, Items
 from brain.memory.quotes import UserMessage
 from brain.memory.recall import QuestionWords
-from brain.memory.summaries import Writer
 from brain.memory.user_view import UserMemory
 from brain.messages import Category, Exchange, Interaction, Item, Query, RecallResult
-from brain.models.embedder import Embedder, EmbeddingModel
+from brain.models.embedder import Embedder
+from brain.models.model import Model
 from brain.store import users
 from brain.store.items import list_items, memory_of
 from brain.store.store import Store
@@ -174,9 +174,9 @@ class Memory:
     @asynccontextmanager
     async def run_background(
         self,
-        model: Writer,
+        model: Model,
         is_idle: Callable[[], bool] = lambda: True,
-        embedding_model: EmbeddingModel | None = None,
+        embedding_model: Model | None = None,
         can_summarise: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[None]:
         """Embed and summarize in the background while the block runs.

@@ -10,9 +10,10 @@ from functools import partial
 
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.memory.items import MEMORIES, Items, renew
-from brain.memory.summaries import Writer, is_worth_memory, make_memory
+from brain.memory.summaries import is_worth_memory, make_memory
 from brain.messages import IdleConversation, Item
 from brain.models.embedder import Embedder
+from brain.models.model import Model
 from brain.store import conversations, vectors
 from brain.store.store import Store
 
@@ -57,7 +58,7 @@ class Background:
     def __init__(
         self,
         store: Store,
-        model: Writer,
+        model: Model,
         embedder: Embedder,
         rest_seconds: float,
         now: Callable[[], datetime],
@@ -152,7 +153,7 @@ class Background:
             return await self._summarise(conversation, self._model if uses_model else None)
         return False
 
-    async def _summarise(self, conversation: IdleConversation, model: Writer | None) -> bool:
+    async def _summarise(self, conversation: IdleConversation, model: Model | None) -> bool:
         place = conversation.user, conversation.conversation_id
         if max(self._failures[place], self._interruptions[place]) >= TRIES or not is_worth_memory(conversation):
             model = None

@@ -1,21 +1,21 @@
 """Makes the memory of an idle conversation: a summary by a model, or quotes of the user."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from brain.errors import ModelError
 from brain.markers.neutralize import neutralize
 from brain.markers.scanner import Piece, ReasoningEnd, Scanner
 from brain.memory.terms import content_words, words
 from brain.memory.texts import BETWEEN
-from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, Message
-from brain.models.embedder import EmbeddingModel
+from brain.messages import OWN_WORDS, Exchange, IdleConversation, Item, Message
+from brain.models.model import Model, PassRequest
 from brain.prompts import templates
 from brain.text import BYTES_PER_TOKEN, strip_invisible, utf8_size
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.turn_request import Sampling
 
 SUMMARY_SECONDS = 60.0
 SUMMARY_LENGTH = 1000
@@ -29,26 +29,7 @@ LEAST_WORDS = 3
 QUOTE_LENGTH = 200
 
 
-class Writer(EmbeddingModel, Protocol):
-    """A model that writes summaries and makes embeddings.
-
-    Attributes:
-        is_language_model: False for the demo model.
-    """
-
-    @property
-    def is_language_model(self) -> bool: ...
-    @property
-    def context_tokens(self) -> int | None: ...
-    @property
-    def template(self) -> str: ...
-
-    def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]: ...
-
-
-async def make_memory(idle: IdleConversation, model: Writer | None, item_id: str, now: datetime) -> Item | None:
+async def make_memory(idle: IdleConversation, model: Model | None, item_id: str, now: datetime) -> Item | None:
     """Make the memory of a conversation, including its former memory; None if the user wrote too little.
 
     Args:
@@ -99,7 +80,7 @@ def _quote(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
     return opening + BETWEEN.join(newest)
 
 
-async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], model: Writer) -> str:
+async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], model: Model) -> str:
     room = int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_PER_TOKEN * CONTEXT_SHARE)
     read = list[tuple[str, str]]()  # newest messages and answers, without calls and blocks
     for exchange in reversed(exchanges):
@@ -109,13 +90,11 @@ async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], mode
         if room < 0 and read:
             break
         read = pair + read
-    request = templates.summary_request(strip_invisible(idle.title), idle.memory.text if idle.memory else "", read)
-    messages = [Message("system", templates.SUMMARY), Message("user", request)]
+    content = templates.summary_request(strip_invisible(idle.title), idle.memory.text if idle.memory else "", read)
+    messages = [Message("system", templates.SUMMARY), Message("user", content)]
+    request = PassRequest(messages, sampling=Sampling(max_tokens=SUMMARY_TOKENS))
     scanner, text = Scanner((), model.template), ""  # drops thinking
-    async with (
-        asyncio.timeout(SUMMARY_SECONDS),
-        aclosing(model.stream(messages, 0, Sampling(max_tokens=SUMMARY_TOKENS))) as chunks,
-    ):
+    async with asyncio.timeout(SUMMARY_SECONDS), aclosing(model.stream(request)) as chunks:
         async for chunk in chunks:
             if isinstance(chunk, str):
                 text = _add_answer(text, scanner.feed(chunk))

@@ -1,9 +1,10 @@
 """Language models. This module opens the models in the settings; the others each implement one kind."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import msgspec
 from brain.errors import ModelError
 from brain.models import failures, ollama
 from brain.models.builtin import Builtin
+from brain.models.model import Model
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.remote import Remote
@@ -25,7 +27,7 @@ from brain.text import suggest
 AUTO_SECONDS = 0.25
 """Time limit of `auto` for Ollama's answer."""
 
-AnyModel = Builtin | Ollama | OpenAI | Script
+OpenDemo = Callable[[str], Model]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,13 @@ class ModelEntry:
         warning: That the server does not list this name.
     """
 
-    model: AnyModel
+    model: Model
     reason: str
     problem: str | None = None
     row: ModelRow | None = None
     remedy: str = ""
     warning: str = ""
-    fallbacks: tuple[AnyModel, ...] = ()
+    fallbacks: tuple[Model, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,13 @@ async def connect_models(
     Args:
         store: Stores what the demo model learned of the specialists.
     """
+    open_demo = partial(Builtin, specialists, store)
     async with AsyncExitStack() as stack:
         by_name: dict[str, ModelEntry] = {}
 
         async def open_new(names: Iterable[str]) -> None:
             new = [name for name in dict.fromkeys(names) if name not in by_name]
-            opened = await asyncio.gather(*(_open(settings.row(name), settings, specialists) for name in new))
+            opened = await asyncio.gather(*(_open(settings.row(name), settings, open_demo) for name in new))
             by_name.update(zip(new, opened, strict=True))
             for entry in opened:
                 stack.push_async_callback(entry.model.aclose)
@@ -95,33 +98,20 @@ async def connect_models(
         reserve = [entry for name, entry in by_name.items() if name not in settings.model]
         embedder = next((entry for entry in offered if entry.model.name == settings.embeddings), None)
         if embedder is None and settings.embeddings is not None:
-            embedder = await _open(settings.row(settings.embeddings), settings, specialists)
+            embedder = await _open(settings.row(settings.embeddings), settings, open_demo)
             stack.push_async_callback(embedder.model.aclose)
         for entry in (*offered, *reserve):
-            if isinstance(entry.model, Builtin):
-                entry.model.store = store
             entry.model.embedder = embedder.model if embedder is not None and embedder is not entry else None
         yield Models(offered, embedder, reserve, by_name)
 
 
-async def open_models(settings: Settings, specialists: Sequence[Specialist[..., Any]]) -> list[ModelEntry]:
-    """Open the offered models, the default first. A server that does not answer yet may do so later."""
-    rows = [settings.row(name) for name in settings.model]
-    return await asyncio.gather(*(_open(row, settings, specialists) for row in rows))
-
-
-async def check_model(model: AnyModel) -> str | None:
-    """Return what is wrong with a model's server, as a whole sentence; None if there is no problem."""
-    return await model.find_problem() if isinstance(model, Remote) else None
-
-
-async def _open(row: ModelRow, settings: Settings, specialists: Sequence[Specialist[..., Any]]) -> ModelEntry:
+async def _open(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> ModelEntry:
     if row.kind == "auto":
-        return await _open_auto(row, settings, specialists)
+        return await _open_auto(row, settings, open_demo)
     if row.kind in ("builtin", "script"):
-        model: Builtin | Script
+        model: Model
         if row.kind == "builtin":
-            model = Builtin(specialists, row.name)
+            model = open_demo(row.name)
         else:
             model = Script(row.name, read_script(Path(row.model)), row.resume or "prefill")
         model.is_local = row.is_local
@@ -130,7 +120,7 @@ async def _open(row: ModelRow, settings: Settings, specialists: Sequence[Special
 
 
 async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
-    model = Ollama(row) if row.kind == "ollama" else OpenAI(row)
+    model: Remote = Ollama(row) if row.kind == "ollama" else OpenAI(row)
     url = redact_url(row.url or "")
     try:
         reason = f"{reason}; {await model.identify()}"
@@ -142,14 +132,13 @@ async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
                 return ModelEntry(model, reason, problem, row, f"ollama pull {row.model}")
         detail = error.detail if error.code == "model_unreachable" else url
         return ModelEntry(model, reason, failures.add_detail(error.message, detail), row)
-    if isinstance(model, OpenAI) and model.offers:
+    if model.offers:
         problem = f"The model server at {url} has no model '{row.model}'.{suggest(row.model, model.offers)}"
         return ModelEntry(model, reason, problem, row, f"brain check --model openai:{model.offers[0]}")
-    warning = model.warning if isinstance(model, OpenAI) else ""
-    return ModelEntry(model, reason, None, row, warning=warning)
+    return ModelEntry(model, reason, None, row, warning=model.warning)
 
 
-async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[Specialist[..., Any]]) -> ModelEntry:
+async def _open_auto(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> ModelEntry:
     """Open an Ollama model, else one of the OpenAI API, else the demo model."""
     assert row.url is not None
     url = redact_url(row.url)
@@ -170,4 +159,4 @@ async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[Sp
     if "OPENAI_API_KEY" in settings.standard:
         reason += "; OPENAI_API_KEY is set, but no model: set OPENAI_MODEL or BRAIN_MODEL=openai:NAME"
     row = msgspec.structs.replace(row, name="builtin", kind="builtin", url=None, key=None)
-    return ModelEntry(Builtin(specialists), reason, row=row)
+    return ModelEntry(open_demo(row.name), reason, row=row)

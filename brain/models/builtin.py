@@ -18,14 +18,11 @@ from brain.assist.result_answer import ResultText, compose_answer
 from brain.assist.router import Choice, Previous, Router, find_router
 from brain.concurrency import NoThread
 from brain.errors import ModelError, Refused
-from brain.events import Resume
 from brain.messages import CLOCK_NOTE, RECALL_NOTE, Attachment, Chunk, Finish, Message
-from brain.models.circuit_breaker import CircuitBreaker
-from brain.models.script import TextOnlyModel
+from brain.models.model import Model, PassRequest
 from brain.plugins.context import AssistContext
 from brain.plugins.specialist import Specialist
 from brain.store.store import Store
-from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 TASK_DONE = "TASK_DONE"
 """The word with which a model that directs another one ends the work."""
@@ -73,46 +70,36 @@ class _Notes:
     rest: str = ""
 
 
-class Builtin(TextOnlyModel):
+class Builtin(Model):
     """The demo model.
 
     Args:
         specialists: Specialists that it may call, if the system message of a request lists them.
-        name: Name of the model.
-
-    Attributes:
         store: Stores what the router learned of specialists that `router.bin` lacks.
     """
 
     is_demo = True
+    is_language_model = False
 
-    def __init__(self, specialists: Sequence[Specialist[..., Any]], name: str = "builtin") -> None:
-        self.name = name
-        self.store: Store | None = None
-        self.breaker = CircuitBreaker()
-        self.resume: Resume = "prefill"
+    def __init__(
+        self, specialists: Sequence[Specialist[..., Any]], store: Store | None = None, name: str = "builtin"
+    ) -> None:
+        super().__init__(name)
+        self._store = store
         self._specialists = {specialist.name: specialist for specialist in specialists}
 
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         """Pick a specialist first; build an answer from the blocks later. Use the tags of the system message."""
+        messages = request.messages
         system = messages[0].content if messages[0].role == "system" else ""
         message_text = next(one.content for one in reversed(messages) if one.role == "user")
         newest = _newest_exchange(messages)
         has_answered = any(one.role == "assistant" for one in newest)
         if TASK_DONE in system and "<final_output>" not in system:  # it directs another model
             text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
-        elif turn_pass == 0 or not has_answered:
+        elif request.turn_pass == 0 or not has_answered:
             try:
-                router = await find_router(tuple(self._specialists.values()), self.store)
+                router = await find_router(tuple(self._specialists.values()), self._store)
             except NoThread:
                 raise ModelError("model_failed", "The server is too busy for the demo model.") from None
             text = await self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, messages, router)
@@ -125,9 +112,6 @@ class Builtin(TextOnlyModel):
             await asyncio.sleep(0)  # lets other tasks run during a long answer
             yield line[0]
         yield Finish("stop")
-
-    async def aclose(self) -> None:
-        """Close nothing: there is no server."""
 
     async def _first_answer(self, message_text: str, system: str, messages: Sequence[Message], router: Router) -> str:
         previous, notes = _find_previous(messages), _parse_notes(message_text)

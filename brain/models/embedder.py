@@ -11,12 +11,12 @@ import math
 import re
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
 from brain.messages import EmbeddingCheck, ItemEmbedding, Purpose, Query
 from brain.models import relevance
+from brain.models.model import Model
 from brain.models.relevance import ITEMS, MESSAGES, UNRELATED, Relevance
 from brain.settings.models import Prefixes
 from brain.store import server_data
@@ -65,20 +65,7 @@ def find_prefixes(name: str) -> Prefixes:
     return next((prefixes for pattern, prefixes in _PREFIXES if pattern.search(name.lower())), Prefixes())
 
 
-class EmbeddingModel(Protocol):
-    """A source of embeddings."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def embeds_locally(self) -> bool: ...
-    @property
-    def prefixes(self) -> Prefixes: ...
-
-    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]: ...
-
-
-async def check_embeddings(model: EmbeddingModel) -> EmbeddingCheck | None:
+async def check_embeddings(model: Model) -> EmbeddingCheck | None:
     """Run the check; return None if the model returns no embeddings."""
     questions = await _embed(model, [question for question, _ in _PAIRS], "query")
     answers = await _embed(model, [answer for _, answer in _PAIRS], "passage")
@@ -107,7 +94,7 @@ def grade_embeddings(
     return EmbeddingCheck(f"{name}#{digest}", len(rows[0]), right, own, other)
 
 
-async def measure_relevance(model: EmbeddingModel, size: int) -> tuple[Relevance, list[list[float]]] | None:
+async def measure_relevance(model: Model, size: int) -> tuple[Relevance, list[list[float]]] | None:
     """Measure how relevant items are to messages by the embeddings of this size; return None if some are missing.
 
     Returns:
@@ -141,7 +128,7 @@ class Embedder:
         is_checked: True if the check ran in this process. The name may belong to another model now.
     """
 
-    def __init__(self, model: EmbeddingModel, store: Store | None = None) -> None:
+    def __init__(self, model: Model, store: Store | None = None) -> None:
         self._model = model
         self._store = store
         self._store_key = f"{model.name} {_VERSION}"
@@ -257,7 +244,7 @@ class Embedder:
 
 
 async def _embed(
-    model: EmbeddingModel, texts: Sequence[str], purpose: Purpose, size: int | None = None
+    model: Model, texts: Sequence[str], purpose: Purpose, size: int | None = None
 ) -> list[list[float]] | None:
     """Return the embeddings of texts; None unless there is one finite vector of the right size for each."""
     try:

@@ -15,11 +15,11 @@ from brain.events import Thinking
 from brain.messages import CallMessage, Finish, Message, PassUsage
 from brain.models import failures
 from brain.models.lines import Lines
+from brain.models.model import PassRequest
 from brain.models.remote import Remote
 from brain.models.reply import Part, Reply, ReportedValues, decode_item, find_failure, read_calls
 from brain.net import client
 from brain.settings import LOOPBACK, ModelRow, redact_url
-from brain.turn_request import DEFAULT_DECODING, Decoding, Sampling
 
 if TYPE_CHECKING:
     import ollama
@@ -134,19 +134,13 @@ class Ollama(Remote):
     def _build_reply(self, offered: Collection[str]) -> Reply:
         return build_reply(offered)
 
-    def _build_body(
-        self,
-        messages: Sequence[Message],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] = (),
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> bytes:
+    def _build_body(self, request: PassRequest) -> bytes:
         """Encode the request.
 
         Ollama has no `tool_choice`: a model with tools may call them. An answer in JSON could pass for a call, so a
         request for JSON has no tools.
         """
+        sampling, tools, stop = request.sampling, request.tools, request.decoding.stop
         effort = _EFFORTS.get(sampling.effort, sampling.effort) if isinstance(sampling.effort, str) else sampling.effort
         think = effort if self._can_think else None  # a model without reasoning rejects the field
         fields = {"think": think, "format": sampling.format, "keep_alive": sampling.keep_alive}
@@ -155,14 +149,14 @@ class Ollama(Remote):
             {
                 **_without_none(fields),
                 "model": self._model,
-                "messages": [one for message in messages for one in _encode_message(message)],
+                "messages": [one for message in request.messages for one in _encode_message(message)],
                 **({"tools": tools} if tools and sampling.format is None else {}),
                 "stream": True,
                 "truncate": False,
                 "options": {
                     **(sampling.more if sampling.dialect == "ollama" else {}),
                     **_without_none(options),
-                    **({"stop": decoding.stop} if decoding.stop else {}),
+                    **({"stop": stop} if stop else {}),
                     "num_ctx": self.context_tokens,
                 },
             }

@@ -5,6 +5,7 @@ import base64
 import logging
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from brain.models import completion, failures
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, find_dialect, resume_fields, sampling_fields
 from brain.models.event_template import EventTemplate
 from brain.models.lines import ServerSentEvents
+from brain.models.model import PassRequest
 from brain.models.remote import Remote
 from brain.models.reply import (
     Answer,
@@ -35,7 +37,7 @@ from brain.models.reply import (
 from brain.net.client import stream_body
 from brain.settings import ModelRow
 from brain.text import escape_invisible, suggest
-from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, TOOL_CHOICES, Decoding, Sampling
+from brain.turn_request import TOOL_CHOICES, Decoding
 
 log = logging.getLogger("brain")
 
@@ -98,10 +100,6 @@ class OpenAI(Remote):
     _path = "chat/completions"
     _default_resume = "message"
     _dialect = UNKNOWN
-    offers: Sequence[str] = ()
-    """The names that the server accepts, if this one is not among them."""
-    warning = ""
-    """That the server does not list this name, but may accept it."""
     _has_completions = True
     _has_lazy_grammars = True
 
@@ -111,59 +109,48 @@ class OpenAI(Remote):
         self._completion = self._http.prepare_post(f"{self._root}/completion")
         self._apply_template = self._http.prepare_post(f"{self._root}/apply-template")
 
-    def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> AsyncGenerator[Chunk, None]:
-        """Stream one pass; each read becomes one chunk."""
-        can_complete = self._has_completions and not tools and not any(message.images for message in messages)
-        if can_complete and (self._is_plain(decoding) or self._is_constrained(sampling, decoding)):
-            return self._complete(messages, sampling, decoding)
-        return super().stream(messages, turn_pass, sampling, tools, tool_choice=tool_choice, decoding=decoding)
+    def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        can_complete = self._has_completions and not request.tools and not any(one.images for one in request.messages)
+        if can_complete and (self._is_plain(request) or self._is_constrained(request)):
+            return self._complete(request)
+        return super().stream(request)
 
-    def _is_plain(self, decoding: Decoding) -> bool:
-        return decoding.is_plain and self.is_base
+    def _is_plain(self, request: PassRequest) -> bool:
+        return request.decoding.is_plain and self.is_base
 
-    def _is_constrained(self, sampling: Sampling, decoding: Decoding) -> bool:
+    def _is_constrained(self, request: PassRequest) -> bool:
         """Return whether calls follow the grammar. Chat completions apply a grammar to all text, so they have none."""
-        if not decoding.call_grammar or sampling.format is not None or self._dialect is not LLAMA_CPP:
+        has_grammar = request.decoding.call_grammar and request.sampling.format is None
+        if not has_grammar or self._dialect is not LLAMA_CPP:
             return False
         is_readable = bool(self.template) and not any(word in self.template for word in REASONING_WORDS)
         return self._has_lazy_grammars and is_readable
 
-    async def _complete(
-        self, messages: Sequence[Message], sampling: Sampling, decoding: Decoding
-    ) -> AsyncGenerator[Chunk, None]:
+    async def _complete(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         """Stream a completion, or an ordinary answer if the server rejects the completion."""
-        request = partial(self._ask_completion, messages, sampling, decoding)
+        ask = partial(self._ask_completion, request)
         try:
-            async with aclosing(stream_chunks(request, completion.build_reply(), self._url)) as chunks:
+            async with aclosing(stream_chunks(ask, completion.build_reply(), self._url)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except completion.CompletionRefused as refused:
             may_lack_grammars = refused.may_lack_grammars
         else:
             return
-        stream = super().stream(messages, 0, sampling, decoding=Decoding(stop=decoding.stop))
+        stream = super().stream(replace(request, decoding=Decoding(stop=request.decoding.stop)))
         async with aclosing(stream) as chunks:
             async for chunk in chunks:
                 if may_lack_grammars:  # the same request without a grammar is accepted
                     self._has_lazy_grammars = may_lack_grammars = False
                 yield chunk
 
-    async def _ask_completion(self, messages: Sequence[Message], sampling: Sampling, decoding: Decoding) -> Answer:
+    async def _ask_completion(self, request: PassRequest) -> Answer:
         await self._identify_again()
-        is_plain = self._is_plain(decoding)
-        if not is_plain and not self._is_constrained(sampling, decoding):  # the server is another one now
+        is_plain = self._is_plain(request)
+        if not is_plain and not self._is_constrained(request):  # the server is another one now
             raise completion.CompletionRefused
-        prompt = completion.join_texts(messages) if is_plain else await self._build_prompt(messages, sampling)
-        body = completion.build_body(self._model, prompt, sampling, decoding)
+        prompt = completion.join_texts(request.messages) if is_plain else await self._build_prompt(request)
+        body = completion.build_body(self._model, prompt, request.sampling, request.decoding)
         response = await self._http.send_prepared(self._completion, body)
         try:
             return await open_answer(response, is_resumed=False)
@@ -177,26 +164,26 @@ class OpenAI(Remote):
             log.info("model server rejects a completion; Brain sends a chat request: %s", error)
             raise completion.CompletionRefused(may_lack_grammars=error.status in (400, 422)) from None
 
-    async def _build_prompt(self, messages: Sequence[Message], sampling: Sampling) -> str:
+    async def _build_prompt(self, request: PassRequest) -> str:
         """Return the prompt that llama.cpp makes of the messages.
 
         Raises:
             CompletionRefused: It makes none, or not in time. The ordinary request then reports why.
         """
-        arguments = sampling_fields(sampling, self._dialect).get("chat_template_kwargs")
-        request: dict[str, Any] = {
+        arguments = sampling_fields(request.sampling, self._dialect).get("chat_template_kwargs")
+        body: dict[str, Any] = {
             "model": self._model,
-            "messages": [one for message in messages for one in _encode_message(message)],
+            "messages": [one for message in request.messages for one in _encode_message(message)],
             **({"chat_template_kwargs": arguments} if arguments else {}),
         }
-        if messages[-1].is_unfinished:
-            request = resume_fields(request, self._dialect)
+        if request.messages[-1].is_unfinished:
+            body = resume_fields(body, self._dialect)
         data = bytearray()
         try:
             async with asyncio.timeout(PROMPT_SECONDS):
-                response = await self._http.send_prepared(self._apply_template, msgspec.json.encode(request))
-                async with aclosing(response), aclosing(stream_body(response)) as body:
-                    async for part in body:
+                response = await self._http.send_prepared(self._apply_template, msgspec.json.encode(body))
+                async with aclosing(response), aclosing(stream_body(response)) as parts:
+                    async for part in parts:
                         data += part
                         if len(data) > MAX_PROMPT_BYTES:
                             raise completion.CompletionRefused
@@ -275,37 +262,31 @@ class OpenAI(Remote):
     def _build_reply(self, offered: Collection[str]) -> Reply:
         return build_reply(offered)
 
-    def _build_body(
-        self,
-        messages: Sequence[Message],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] = (),
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> bytes:
-        encoded = [one for message in messages for one in _encode_message(message)]
-        request = {
-            **sampling_fields(sampling, self._dialect),
+    def _build_body(self, request: PassRequest) -> bytes:
+        tools, tool_choice = request.tools, request.tool_choice
+        encoded = [one for message in request.messages for one in _encode_message(message)]
+        body = {
+            **sampling_fields(request.sampling, self._dialect),
             **self._dialect.always,
             "model": self._model,
             "messages": encoded,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if decoding.stop:
-            request["stop"] = decoding.stop
+        if request.decoding.stop:
+            body["stop"] = request.decoding.stop
         if self._dialect is LLAMA_CPP and tool_choice not in TOOL_CHOICES:  # it takes a name for `auto`
             tools = [tool for tool in tools if tool["function"]["name"] == tool_choice]
             tool_choice = "required"
         if tools:
-            request["tools"] = tools
+            body["tools"] = tools
         if tools and tool_choice != "auto":  # without tools, the server would read the whole prompt anew
             is_word = tool_choice in TOOL_CHOICES
-            request["tool_choice"] = tool_choice if is_word else {"type": "function", "function": {"name": tool_choice}}
-        if messages[-1].is_unfinished:
+            body["tool_choice"] = tool_choice if is_word else {"type": "function", "function": {"name": tool_choice}}
+        if request.messages[-1].is_unfinished:
             encoded[-1] |= self._dialect.resume_message
-            request = resume_fields(request, self._dialect)
-        return msgspec.json.encode(request)
+            body = resume_fields(body, self._dialect)
+        return msgspec.json.encode(body)
 
     async def _get(self, url: str) -> Any:
         """Return the JSON of a free request; {} without one."""

@@ -1,61 +1,47 @@
 """The base class of models with a server: identification, health, streaming and embeddings."""
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any
 
 from brain.errors import ModelError, PrefillRefused, Refused, ToolsRefused
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Message, Purpose
 from brain.models import embedder, failures
-from brain.models.circuit_breaker import CircuitBreaker
+from brain.models.model import Model, PassRequest
 from brain.models.reply import Answer, Reply, open_answer, stream_chunks
-from brain.models.script import Embeddings
 from brain.net import client
 from brain.settings import ModelRow
 from brain.settings.models import Prefixes
-from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
 """Time for which a result of `find_problem` is reused, to protect the server."""
 
 
-class Remote(ABC):
+class Remote(Model):
     """One model of one server.
 
     Args:
         row: The model with its server and key, and values that override the server's.
 
     Attributes:
-        accepts_tools: Whether requests may have tools; True until the server reports or answers otherwise.
-        context_tokens: Size of the context window; None if unknown.
-        is_base: Whether it is a base model, which has no chat template.
-        embedder: Embedding model to use instead, if any.
-        parameters: Number of the model's parameters, if the server shows it.
-        template: Chat template with its first and last tokens, if the server shows it.
-        is_local: Whether it may read private conversations.
+        offers: The names that the server accepts, if this one is not among them.
+        warning: That the server does not list this name, but may accept it.
     """
 
-    is_demo = False
-    is_language_model = True
     accepts_tools = True
-    is_base = False
-    context_tokens: int | None = None
-    embedder: Embeddings | None = None
-    template = ""
-    parameters: int | None = None
+    offers: Sequence[str] = ()
+    warning = ""
     _path: str
     _default_resume: Resume
 
     def __init__(self, row: ModelRow) -> None:
         assert row.url is not None
-        self.name = row.name
-        self.breaker = CircuitBreaker()
-        self.resume: Resume = row.resume or self._default_resume
+        super().__init__(row.name)
+        self.resume = row.resume or self._default_resume
         self.sees_images = bool(row.sees_images)
         self.is_local = row.is_local
         self._row = row
@@ -112,39 +98,22 @@ class Remote(ABC):
                 self._probed = now(), problem
             return self._probed[1]
 
-    def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> AsyncGenerator[Chunk, None]:
+    def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; each read becomes one chunk."""
-        request = partial(self._ask, messages, sampling, tools, tool_choice, decoding)
-        offered = [tool["function"]["name"] for tool in tools]
-        return stream_chunks(request, self._build_reply(offered), self._url)
+        offered = [tool["function"]["name"] for tool in request.tools]
+        return stream_chunks(partial(self._ask, request), self._build_reply(offered), self._url)
 
-    async def _ask(
-        self,
-        messages: Sequence[Message],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]],
-        tool_choice: str,
-        decoding: Decoding,
-    ) -> Answer:
+    async def _ask(self, request: PassRequest) -> Answer:
         await self._identify_again()
-        body = self._build_body(messages, sampling, tools, tool_choice, decoding)
-        response = await self._http.send_prepared(self._request, body)
+        response = await self._http.send_prepared(self._request, self._build_body(request))
+        is_resumed = request.messages[-1].is_unfinished
         try:
-            return await open_answer(response, is_resumed=messages[-1].is_unfinished, has_tools=bool(tools))
+            return await open_answer(response, is_resumed=is_resumed, has_tools=bool(request.tools))
         except PrefillRefused:
             self.resume = self._fixed_resume = "message"
             raise
         except ToolsRefused as refusal:
-            if refusal.is_general and tool_choice == "auto":  # otherwise it may reject only the choice
+            if refusal.is_general and request.tool_choice == "auto":  # otherwise it may reject only the choice
                 self.accepts_tools, self._has_refused_tools = False, True
             raise
 
@@ -162,45 +131,25 @@ class Remote(ABC):
                 message = "The model server passes this model on to another server. Send the message again."
                 raise ModelError("model_failed", message)
 
-    @property
-    def embeds_locally(self) -> bool:
-        """Whether the model that makes the embeddings may read private conversations."""
-        return (self if self.embedder is None else self.embedder).is_local
-
     async def describe(self, image: bytes, question: str) -> str:
-        """Return the model's description of an encoded image."""
-        async with aclosing(self.stream([Message("user", question, (image,))])) as chunks:
+        async with aclosing(self.stream(PassRequest([Message("user", question, (image,))]))) as chunks:
             return "".join([chunk async for chunk in chunks if isinstance(chunk, str)])
 
     @property
     def prefixes(self) -> Prefixes:
-        """What the model that makes the embeddings expects before a text."""
         if self.embedder is not None:
-            return self.embedder.prefixes
+            return super().prefixes
         return self._row.embeddings_prefix or embedder.find_prefixes(self._embedding_model)
 
     async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
-        """Return one embedding per text, from EMBEDDINGS, else from this model's server.
-
-        Args:
-            purpose: adds the prefix that the embedding model expects; None sends the texts as they are.
-
-        Raises:
-            Refused: The server returns none.
-        """
         if self.embedder is not None:
-            return await self.embedder.embed(texts, purpose)
+            return await super().embed(texts, purpose)
         prefix = "" if purpose is None else getattr(self.prefixes, purpose)
         return await self._embed([prefix + text for text in texts])
 
     async def check_embeddings(self) -> EmbeddingCheck:
-        """Return the result of the embedding check, which runs once per process.
-
-        Raises:
-            Refused: The server returns no embeddings.
-        """
         if self.embedder is not None:
-            return await self.embedder.check_embeddings()
+            return await super().check_embeddings()
         if self._check is None:
             self._check = await embedder.check_embeddings(self)
         if self._check is None:
@@ -208,16 +157,7 @@ class Remote(ABC):
         return self._check
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._http.aclose()
-
-    @abstractmethod
-    async def list_names(self) -> list[str]:
-        """Return the names of the server's models.
-
-        Raises:
-            ModelError: The server cannot list them.
-        """
 
     @abstractmethod
     async def _identify(self) -> str:
@@ -236,12 +176,5 @@ class Remote(ABC):
         """Return the decoder of one answer to a request with these tools."""
 
     @abstractmethod
-    def _build_body(
-        self,
-        messages: Sequence[Message],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] = (),
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> bytes:
+    def _build_body(self, request: PassRequest) -> bytes:
         """Encode the request for one pass."""

@@ -34,7 +34,8 @@ from brain.events import AssistMode
 from brain.memory.cache import StoreVersion
 from brain.memory.recall import QuestionWords
 from brain.messages import Call, Exchange, History, Query
-from brain.models import AnyModel, ModelEntry
+from brain.models import ModelEntry
+from brain.models.model import Model
 from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
@@ -63,7 +64,7 @@ class Assistant:
     """The assistance of a process for its models."""
 
     def __init__(self, settings: Settings, registry: Registry, store: Store, version: StoreVersion) -> None:
-        self._embedding_model: AnyModel | None = None
+        self._embedding_model: Model | None = None
         self._classifiers: dict[tuple[Router, str], EmbeddingClassifier] = {}
         self._embed_at = 0.0
         self._settings = settings
@@ -76,7 +77,7 @@ class Assistant:
         self._embedding: asyncio.Task[None] | None = None
         self._fitting: asyncio.Task[None] | None = None
 
-    async def open(self, entries: Sequence[ModelEntry], embedding_model: AnyModel | None) -> None:
+    async def open(self, entries: Sequence[ModelEntry], embedding_model: Model | None) -> None:
         """Read what is known about the models. Fit the router in the background if one of them needs it soon.
 
         Args:
@@ -236,7 +237,7 @@ class Assistant:
             self._embedding = asyncio.create_task(self._fit_embeddings(key, self._embedding_model), name="assist")
         return None
 
-    async def _fit_embeddings(self, key: tuple[Router, str], model: AnyModel) -> None:
+    async def _fit_embeddings(self, key: tuple[Router, str], model: Model) -> None:
         texts, labels = zip(*key[0].sample, strict=True)
         vectors: list[list[float]] = []
         try:
@@ -325,7 +326,7 @@ class Assistant:
                 log.info("model %s: %s", entry.model.name, state.describe())
 
 
-def is_small(model: AnyModel) -> bool:
+def is_small(model: Model) -> bool:
     """Whether a model is a small or a base model, as far as its server reports that."""
     return model.is_base or (model.parameters is not None and model.parameters < SMALL_MODEL)
 

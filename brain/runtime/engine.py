@@ -18,8 +18,9 @@ from brain.events import Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.messages import Exchange, History, Query, RecallResult, Text, new_conversation_id, new_turn_id
-from brain.models import AnyModel, ModelEntry, connect_models
+from brain.models import ModelEntry, connect_models
 from brain.models.circuit_breaker import State
+from brain.models.model import Model
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
@@ -228,7 +229,7 @@ class Engine:
         models = [model for entry in entries for model in (entry.model, *entry.fallbacks)]
         return {model.name: model.breaker.state for model in models}
 
-    def find_model(self, name: str | None, *, private: bool = False) -> AnyModel:
+    def find_model(self, name: str | None, *, private: bool = False) -> Model:
         """Return the model with this name, or the default model; see `find_entry`."""
         return self.find_entry(name, private=private).model
 
@@ -271,7 +272,7 @@ class Engine:
             return chosen
         return _without_remote_fallbacks(self.entries[name]) if private else self.entries[name]
 
-    def _role_models(self, request: TurnRequest, chosen: ModelEntry) -> Mapping[Role, Sequence[AnyModel]]:
+    def _role_models(self, request: TurnRequest, chosen: ModelEntry) -> Mapping[Role, Sequence[Model]]:
         """Return the models of the roles that can have their own, with those that take over."""
         if request.strategy != "dual":
             return {}
@@ -465,12 +466,12 @@ class Engine:
         self,
         request: TurnRequest,
         entry: ModelEntry,
-        role_models: Mapping[Role, Sequence[AnyModel]],
+        role_models: Mapping[Role, Sequence[Model]],
         assistance: Assistance | None,
     ) -> Setup:
         """Return what a turn can use, for its recording."""
 
-        def describe(models: Sequence[AnyModel]) -> tuple[RecordedModel, ...]:
+        def describe(models: Sequence[Model]) -> tuple[RecordedModel, ...]:
             return tuple(
                 RecordedModel(one.name, one.resume, one.context_tokens, one.is_demo, one.is_base, one.template)
                 for one in models
@@ -492,7 +493,7 @@ class Engine:
             lines = partial(recorder.lines, exchange)
             self.archive.put(Recorded(run.id, run.user or "", run.conversation_id, exchange.started, lines))
 
-    async def context_exchanges(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
+    async def context_exchanges(self, user: str, conversation_id: str, model: Model) -> Sequence[Exchange]:
         """Return the exchanges of a conversation that a model reads before the next question."""
         history = await self.store.read(turns.history, user, conversation_id, self._window.messages)
         question = Exchange("", started=_now())

@@ -31,7 +31,7 @@ from brain.messages import (
     TaskNews,
 )
 from brain.models.circuit_breaker import CircuitBreaker
-from brain.models.script import TextOnlyModel
+from brain.models.model import Model, PassRequest
 from brain.plugins.registry import Registry
 from brain.protocols.native.encoder import decode_event
 from brain.strategies import find_strategy
@@ -51,7 +51,7 @@ from brain.turn.recording import (
     TurnLine,
 )
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, TurnRequest
+from brain.turn_request import TurnRequest
 
 MAX_BYTES = 256 * 1024 * 1024
 """Size limit of a recording."""
@@ -147,8 +147,9 @@ def make_turn(recording: Recording) -> Turn:
     """Return the recorded turn, ready to run again."""
     recorded, setup = recording.turn, recording.turn.setup
     used = {line.model for line in recording.passes}
+    replay = _Replay(recording)
     models = {
-        one.name: _RecordedModel(one, is_used=one.name in used)
+        one.name: _RecordedModel(one, replay, is_used=one.name in used)
         for one in (*setup.models, *(one for some in setup.role_models.values() for one in some))
     }
     registry = Registry()
@@ -176,7 +177,6 @@ def make_turn(recording: Recording) -> Turn:
     async def skip(exchange: Exchange) -> None:
         pass
 
-    replay = _Replay(recording)
     turn = Turn(
         request,
         history,
@@ -201,32 +201,19 @@ def make_turn(recording: Recording) -> Turn:
     return turn
 
 
-class _RecordedModel(TextOnlyModel):
-    """A model of a recording. `_Replay` plays its streams."""
-
-    def __init__(self, recorded: RecordedModel, *, is_used: bool) -> None:
-        self.name = recorded.name
+class _RecordedModel(Model):
+    def __init__(self, recorded: RecordedModel, replay: "_Replay", *, is_used: bool) -> None:
+        super().__init__(recorded.name)
         self.resume = recorded.resume
-        self.context_tokens = recorded.context_tokens  # type: ignore[assignment]
+        self.context_tokens = recorded.context_tokens
         self.is_demo = recorded.is_demo
         self.is_base = recorded.is_base
         self.template = recorded.template
         self.breaker = _Breaker(is_used=is_used)
+        self._replay = replay
 
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> AsyncGenerator[Chunk, None]:
-        """Yield nothing."""
-        nothing: tuple[Chunk, ...] = ()
-        for chunk in nothing:
-            yield chunk
+    def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        return self._replay.play_next()
 
 
 class _Breaker(CircuitBreaker):
@@ -282,6 +269,10 @@ class _Replay:
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]],
     ) -> AsyncGenerator[Chunk, None]:
+        return stream
+
+    def play_next(self) -> AsyncGenerator[Chunk, None]:
+        """Return the stream of the next recorded request, whichever model is asked."""
         self._next += 1
         return self._play(self._next - 1)
 

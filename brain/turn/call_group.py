@@ -23,6 +23,7 @@ from brain.events import (
 )
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Attachment, Call, Chunk, History, Message
+from brain.models.model import Model
 from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result, TaskView, WithoutEmbeddings
 from brain.plugins.executor import FAILED, Arguments, CallResult, Dependencies, Failure, Outcome, execute, prepare
 from brain.plugins.registry import CacheKey, Entry, Registry
@@ -62,15 +63,6 @@ NOT_REPEATED: tuple[CallCode | None, ...] = ("declined", "interrupted")
 Emit = Callable[[Sequence[Event]], None]
 
 log = logging.getLogger("brain")
-
-
-class NamedModel(ModelView, Protocol):
-    """The part of a turn's model that calls need."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def embeds_locally(self) -> bool: ...
 
 
 NewGroup = Callable[["CallContext", int, Callable[[], None] | None], "CallGroup"]
@@ -142,7 +134,7 @@ class CallContext:
     request: TurnRequest
     history: History
     registry: Registry
-    model: NamedModel
+    model: Model
     policy: CallPolicy
     approvals: Approvals
     deadline: Deadline

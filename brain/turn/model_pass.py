@@ -5,17 +5,16 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from brain.errors import ModelError, PrefillRefused, ToolsRefused
-from brain.events import CallCode, Event, MarkerSyntax, Notice, Resume, StopReason, Thinking, Token
+from brain.events import CallCode, Event, MarkerSyntax, Notice, StopReason, Thinking, Token
 from brain.markers.cursor import MARKER_LIMIT, TOO_LONG, UNNAMED, decode_object
 from brain.markers.scanner import PASS_END, Piece, ReasoningEnd, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
-from brain.models.circuit_breaker import CircuitBreaker, short_wait
+from brain.models.circuit_breaker import short_wait
+from brain.models.model import Model, PassRequest
 from brain.models.native_calls import find_offered
-from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
 from brain.prompts.transcript import Transcript
 from brain.settings.parsers import SPECIALIST_NAME
@@ -26,7 +25,7 @@ from brain.turn.call_group import CallContext, CallGroup, open_group
 from brain.turn.notices import Annotations
 from brain.turn.tag_filter import OutputFilter, Shown
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
-from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, marker_syntaxes
+from brain.turn_request import Decoding, Sampling, marker_syntaxes
 
 log = logging.getLogger("brain")
 
@@ -51,58 +50,6 @@ PROMPT_STEP = 0.05
 NO_ARGUMENTS = "the call has no arguments; send an object, {} if none is needed"
 PROPERTY_KEYWORDS = ("properties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf")
 """Keywords of JSON Schema that may give an object properties."""
-
-
-class Model(ModelView, Protocol):
-    """Streams chunks for messages. It raises `ModelError`.
-
-    Attributes:
-        name: The configured name, such as `ollama:llama3`.
-        is_demo: Whether this is the demo model.
-        breaker: Keeps turns away from the model while it fails.
-        resume: How the model resumes after a block. It may change when the server rejects a prefill.
-        accepts_tools: Whether requests may have tools. It may change when the server rejects them.
-        is_base: Whether it is a base model, which has no chat template.
-        context_tokens: Size of the context window, if known.
-        template: The chat template and its tokens, if the server reports them.
-        embeds_locally: Whether its embeddings are made by a model that may read private conversations.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def is_demo(self) -> bool: ...
-    @property
-    def resume(self) -> Resume: ...
-    @property
-    def accepts_tools(self) -> bool: ...
-    @property
-    def is_base(self) -> bool: ...
-    @property
-    def context_tokens(self) -> int | None: ...
-    @property
-    def template(self) -> str: ...
-    @property
-    def breaker(self) -> CircuitBreaker: ...
-    @property
-    def embeds_locally(self) -> bool: ...
-
-    def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        tool_choice: str = "auto",
-        decoding: Decoding = DEFAULT_DECODING,
-    ) -> AsyncGenerator[Chunk, None]:
-        """Stream pass `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server.
-
-        Args:
-            tools: Tools in the form of the OpenAI API, for a model that accepts them.
-            tool_choice: `auto`, `none`, `required`, or the name of the tool that the model must call now.
-        """
 
 
 class ModelPass:
@@ -335,10 +282,9 @@ class ModelPass:
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
             self._accounting.begin_request(messages, tools)
             self._deadline.expect_first_token()
-            ask = partial(self._model.stream, messages, self._nth, self._sampling)
-            if self._decoding != DEFAULT_DECODING:
-                ask = partial(ask, decoding=self._decoding)
-            stream = ask(tools, tool_choice=self._choose_tool()) if tools else ask()
+            choice = self._choose_tool() if tools else "auto"
+            request = PassRequest(messages, self._nth, self._sampling, tools, choice, self._decoding)
+            stream = self._model.stream(request)
             if observer is not None:
                 stream = observer.watch_stream(stream, self._number, self._model.name, messages, tools)
             self._stream = stream

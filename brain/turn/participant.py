@@ -8,11 +8,11 @@ from brain.events import Notice, Resume
 from brain.markers.template_tokens import ControlTokens
 from brain.messages import Exchange, History, Steer
 from brain.models.circuit_breaker import is_server_failure
+from brain.models.model import Model
 from brain.prompts import blocks, templates
 from brain.prompts.context_window import fit_to_context
 from brain.prompts.transcript import NativePrompt, Transcript, neutralize_exchange
 from brain.turn import notices
-from brain.turn.model_pass import Model
 
 log = logging.getLogger("brain")
 

@@ -32,6 +32,7 @@ from brain.messages import (
     new_turn_id,
     to_answer_id,
 )
+from brain.models.model import Model
 from brain.plugins.context import MemoryView, TaskView
 from brain.plugins.registry import Registry
 from brain.prompts import blocks, templates
@@ -46,7 +47,7 @@ from brain.turn.approvals import Approvals
 from brain.turn.call_group import CallContext, Emit, Observer, open_group
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
-from brain.turn.model_pass import SENTENCE_ENDS, Model, ModelPass
+from brain.turn.model_pass import SENTENCE_ENDS, ModelPass
 from brain.turn.notices import Annotations
 from brain.turn.participant import Participant
 from brain.turn.strategy import Answer, PassResult, Plan, RunCall, Strategy

@@ -19,16 +19,15 @@ from targets import TARGET_CORE
 from upstream import TOKENS, ollama_line, openai_event
 from whole import Run, say
 
-from brain.errors import Refused
-from brain.events import Event, Limits, Resume, Token
-from brain.messages import Chunk, EmbeddingCheck, Finish, History, Message
-from brain.models.circuit_breaker import CircuitBreaker
+from brain.events import Event, Limits, Token
+from brain.messages import Chunk, Finish, History
+from brain.models.model import Model, PassRequest
 from brain.models.openai import build_reply
 from brain.plugins.registry import Registry
 from brain.protocols.native import FrameEncoder
 from brain.strategies.mono import Mono
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
+from brain.turn_request import TurnRequest
 
 T = TypeVar("T")
 ONE, SIXTEEN = "1 token per read", "16 tokens per read"
@@ -189,39 +188,19 @@ def turn(run: Run) -> Table:
     return table
 
 
-class Player:
+class Player(Model):
     """A model that writes these texts."""
 
-    name, is_demo, context_tokens, sees_images, template = "player", False, None, False, ""
-    embeds_locally = True
-    breaker = CircuitBreaker()
-    resume: Resume = "message"
-    accepts_tools = False
-    is_base = False
+    resume = "message"
 
     def __init__(self, texts: Sequence[str]) -> None:
+        super().__init__("player")
         self._texts = texts
 
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        *args: Any,
-        **options: Any,
-    ) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         for text in self._texts:
             yield text
         yield Finish("stop")
-
-    async def describe(self, image: bytes, question: str) -> str:
-        raise Refused("the model takes no images")
-
-    async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
-        raise Refused("the model has no embeddings")
-
-    async def check_embeddings(self) -> EmbeddingCheck:
-        raise NotImplementedError
 
 
 async def _turn(texts: Sequence[str]) -> None:

@@ -22,13 +22,13 @@ from typing import Any
 from tables import Table, quantile
 
 from brain.memory import Memory
-from brain.messages import Chunk, Item, Kind, Message, Purpose
-from brain.models import AnyModel, open_models
+from brain.messages import Chunk, Item, Kind, Purpose
+from brain.models import connect_models
 from brain.models.embedder import Embedder
+from brain.models.model import Model, PassRequest
 from brain.settings import Settings
 from brain.store import items, vectors
 from brain.store.store import Store
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 HERE = Path(__file__).parent
 SETS = {
@@ -76,34 +76,28 @@ class Tables:
     times: Table
 
 
-class Prepared:
+class Prepared(Model):
     """A model server with prepared embeddings of the questions, so that times are Brain's own."""
 
     is_language_model = False
-    context_tokens = None
-    template = ""
-    embeds_locally = True
 
-    def __init__(self, model: AnyModel) -> None:
-        self.name = model.name
-        self.prefixes = model.prefixes
-        self._model = model
+    def __init__(self, model: Model) -> None:
+        super().__init__(model.name)
+        self.embedder = model
         self._known: dict[str, list[float]] = {}
 
     async def prepare(self, texts: Sequence[str]) -> None:
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]
-            self._known |= zip(batch, await self._model.embed(batch, "query"), strict=True)
+            self._known |= zip(batch, await super().embed(batch, "query"), strict=True)
 
     async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
         if purpose == "query" and all(text in self._known for text in texts):
             return [self._known[text] for text in texts]
-        return await self._model.embed(texts, purpose)
+        return await super().embed(texts, purpose)
 
-    def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]:
-        return self._model.stream(messages, turn_pass, sampling)
+    def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        raise NotImplementedError
 
 
 def main() -> None:
@@ -130,13 +124,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def measured(given: argparse.Namespace) -> Tables:
-    tables = _empty(given.only)
-    model = None
-    if given.model:
-        (found,) = await open_models(Settings(model=(given.model,), model_url=given.model_url), ())
-        model = Prepared(found.model)
+    if not given.model:
+        return await _measured(given, None)
+    async with connect_models(Settings(model=(given.model,), model_url=given.model_url), ()) as connected:
+        model = Prepared(connected.offered[0].model)
         if not await Embedder(model).run_check():
             raise SystemExit(f"{model.name} has no embeddings that pass the check, so Brain uses keyword search.")
+        return await _measured(given, model)
+
+
+async def _measured(given: argparse.Namespace, model: Prepared | None) -> Tables:
+    tables = _empty(given.only)
     for name in given.only:
         await _measure(name, SETS[name], model, 0, tables)
     if given.others:

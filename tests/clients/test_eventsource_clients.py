@@ -26,8 +26,7 @@ from sse_parser import Message, read
 
 from brain.errors import ModelError
 from brain.messages import Chunk
-from brain.messages import Message as Asked
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.models.model import PassRequest
 
 CURL = shutil.which("curl")
 END = b"0\r\n\r\n"
@@ -50,17 +49,15 @@ class Talker(Player):
         self.turns: Counter[str] = Counter()
         self.players: list[Player] = []
 
-    async def stream(
-        self, messages: Sequence[Asked], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]:
-        question = next(message.content for message in reversed(messages) if message.role == "user")
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        question = next(message.content for message in reversed(request.messages) if message.role == "user")
         word = question.rpartition("\n")[2]
         talk = TALKS[word.rstrip("0123456789")]
         player = Player(*([item() if item is asyncio.Event else item for item in one] for one in talk))
         self.players.append(player)
-        if not turn_pass:
+        if not request.turn_pass:
             self.turns[word] += 1
-        async with aclosing(player.stream(messages, turn_pass, sampling)) as chunks:
+        async with aclosing(player.stream(request)) as chunks:
             async for chunk in chunks:
                 yield chunk
 

@@ -20,13 +20,13 @@ from brain.memory.terms import content_words
 from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
 from brain.models.builtin import Builtin
 from brain.models.embedder import _PAIRS, grade_embeddings
+from brain.models.model import PassRequest
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.script import Script
 from brain.settings import ModelRow
 from brain.store import conversations, items, vectors
 from brain.store.store import Store
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 pytestmark = pytest.mark.anyio
 
@@ -39,21 +39,14 @@ NEVER = asyncio.Event
 class Toy(Vectors):
     """A model with vectors that writes what it is given: texts, errors, or an event that it waits for first."""
 
-    is_language_model = True
-    embeds_locally = True
-    context_tokens: int | None = None
-    template = ""
-
     def __init__(self, *writes: str | Exception | asyncio.Event, **vectors: Any) -> None:
         super().__init__(**vectors)
         self.writes = list(writes)
         self.read: list[Sequence[Message]] = []
         self.streams = 0
 
-    async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]:
-        self.read.append(messages)
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        self.read.append(request.messages)
         self.streams += 1
         try:
             written = self.writes.pop(0) if self.writes else "The user said something."
@@ -106,7 +99,7 @@ async def embedded(toy: Vectors, *facts: str) -> AsyncIterator[Memory]:
     async with open_memory() as (memory, store, _):
         for fact in facts:
             await memory.edits.write("ada", fact, "knowledge")
-        async with memory.run_background(toy):  # type: ignore[arg-type]
+        async with memory.run_background(toy):
             await until(lambda: are_embedded(memory, store))
             yield memory
 
@@ -200,7 +193,7 @@ async def test_questions_do_not_wait_for_late_vectors(monkeypatch: pytest.Monkey
 async def test_a_remote_server_reads_no_private_question() -> None:
     toy = Toy()
     async with embedded(toy, DANGEROUS) as memory:
-        for toy.embeds_locally, found in ((True, [DANGEROUS]), (False, [])):
+        for toy.is_local, found in ((True, [DANGEROUS]), (False, [])):
             mine, requests = memory.view("ada", "c1", list, private=True), len(toy.requests)
             assert await recalled(memory, "Any pill?", private=True) == found
             assert texts(await mine.search("pill")) == texts(await mine.facts("pill")) == found
@@ -384,9 +377,7 @@ async def test_no_summary_claims_to_be_the_users_own_words() -> None:
 
 async def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() -> None:
     class Endless(Toy):
-        async def stream(
-            self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-        ) -> AsyncGenerator[Chunk, None]:
+        async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
             while True:
                 await asyncio.sleep(0)
                 yield "word "

@@ -52,7 +52,7 @@ class Chats:
     async def needs_approval(self, conversation_id: str, message: str, *passes: str) -> bool:
         """Whether the last call needed an approval, which nobody is there to give."""
         self.player = Player(*([one] for one in passes), ["Done."])
-        self.thinker._engine.models = [ModelEntry(self.player, "the test plays it")]  # type: ignore[arg-type]
+        self.thinker._engine.models = [ModelEntry(self.player, "the test plays it")]
         response = await self.thinker.create_session(conversation_id).think(message)
         last = response.calls[-1] if response.calls else None
         return isinstance(last, SpecialistError) and last.code == "declined"

@@ -10,6 +10,7 @@ from model_servers import OllamaServer, Server
 
 from brain.events import Thinking
 from brain.messages import Chunk, Message
+from brain.models.model import PassRequest
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.reply import Reply
@@ -51,7 +52,7 @@ async def model_of(server: Server, *, identify: bool = False, **fields: Any) -> 
 async def collect(model: Any, messages: Sequence[Message] = HELLO, into: list[Chunk] | None = None) -> list[Chunk]:
     """The chunks of one pass, merged; `into` has them also when the pass fails."""
     chunks = [] if into is None else into
-    async with aclosing(model.stream(messages)) as stream:
+    async with aclosing(model.stream(PassRequest(messages))) as stream:
         async for chunk in stream:
             chunks.append(chunk)
     return merge(chunks)

@@ -12,6 +12,7 @@ from brain.events import Limits, MarkerSyntax
 from brain.markers.scanner import Scanner
 from brain.messages import Call, Finish, Message
 from brain.models.builtin import Builtin
+from brain.models.model import PassRequest
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
 from brain.prompts.blocks import error_block
@@ -51,7 +52,7 @@ def answer(
 
     async def main() -> str:
         model = Builtin(known)
-        chunks = [chunk async for chunk in model.stream(messages, 1 if started else 0)]
+        chunks = [chunk async for chunk in model.stream(PassRequest(messages, 1 if started else 0))]
         await model.aclose()
         assert chunks[-1] == Finish("stop")
         return "".join(chunk for chunk in chunks if isinstance(chunk, str))
@@ -300,7 +301,8 @@ def test_a_call_that_is_not_certain_waits_for_a_yes(first: str, asked: bool, sec
         messages = [Message("system", system), *earlier, Message("user", f"{note}\n\n{second}")]
 
         async def main(messages: Sequence[Message] = messages) -> str:
-            return "".join([chunk async for chunk in Builtin((coffee,)).stream(messages) if isinstance(chunk, str)])
+            chunks = Builtin((coffee,)).stream(PassRequest(messages))
+            return "".join([chunk async for chunk in chunks if isinstance(chunk, str)])
 
         assert calls(asyncio.run(main())) == ([("coffee", {"origin": "Peru"})] if called else [])
 

@@ -12,6 +12,7 @@ from model_servers import FALLBACK, TEMPLATE, LlamaCppServer, Pass
 from brain.errors import ModelError
 from brain.messages import Chunk, Finish, Message, PassUsage, PromptProgress
 from brain.models.completion import build_reply
+from brain.models.model import PassRequest
 from brain.turn_request import Decoding, Sampling
 
 PLAIN = Decoding(is_plain=True, stop=("\n\n",))
@@ -57,7 +58,8 @@ def test_a_body_is_decoded_the_same_however_it_is_cut(body: bytes, expected: lis
 
 
 async def complete(model: Any, decoding: Decoding, messages: Sequence[Message] = HELLO, **sampling: Any) -> list[Chunk]:
-    async with aclosing(model.stream(messages, 0, Sampling(**sampling), decoding=decoding)) as stream:
+    request = PassRequest(messages, sampling=Sampling(**sampling), decoding=decoding)
+    async with aclosing(model.stream(request)) as stream:
         chunks: list[Chunk] = [chunk async for chunk in stream if not isinstance(chunk, PromptProgress)]
         return merge(chunks)
 

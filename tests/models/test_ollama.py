@@ -11,7 +11,7 @@ from model_servers import OllamaServer, Pass
 
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, Message, NativeCall, PassUsage
-from brain.models import open_models
+from brain.models import connect_models
 from brain.models.ollama import build_reply
 from brain.settings import read
 
@@ -180,8 +180,8 @@ async def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
 ) -> None:
     monkeypatch.setattr("brain.models.AUTO_SECONDS", 30.0)
     async with Shop(capabilities, loaded) as server:
-        (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
-        await entry.model.aclose()
+        async with connect_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ()) as connected:
+            (entry,) = connected.offered
         assert (entry.model.name, entry.problem) == (name, None)
         assert "/api/chat" not in {request.path for request in server.requests}
 
@@ -196,6 +196,7 @@ async def test_auto_without_ollama(monkeypatch: pytest.MonkeyPatch, answer: tupl
     paths = ("/api/version", "/api/ps", "/api/tags")
     answers = {} if answer is None else {f"GET {path}": answer for path in paths}
     async with OllamaServer(answers=answers, silent=answer is None) as server:
-        (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
+        async with connect_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ()) as connected:
+            (entry,) = connected.offered
         assert entry.model.name == "builtin"
         assert server.url in entry.reason

@@ -10,7 +10,7 @@ from model_servers import FALLBACK, OpenAIServer, Pass, models
 
 from brain.events import Thinking
 from brain.messages import Finish, Message, NativeCall, PassUsage, PromptProgress
-from brain.models import open_models
+from brain.models import connect_models
 from brain.models.native_calls import CUT
 from brain.models.openai import build_reply
 from brain.settings import read
@@ -425,8 +425,8 @@ async def test_a_server_is_identified_by_free_requests(
 @in_loop
 async def test_a_model_that_is_not_listed(answers: Any, is_unknown: bool) -> None:
     async with OpenAIServer(answers=answers) as server:
-        (entry,) = await open_models(read({"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url}), ())
-        await entry.model.aclose()
+        async with connect_models(read({"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url}), ()) as connected:
+            (entry,) = connected.offered
         assert entry.remedy == ("brain check --model openai:n" if is_unknown else "")
         assert (server.url in (entry.problem or "")) == is_unknown
         assert ("'m'" in entry.warning) == ("x" in str(answers))

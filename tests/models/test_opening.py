@@ -14,7 +14,7 @@ from brain_servers import Process
 from limits import WAIT_SECONDS
 from model_servers import OllamaServer, OpenAIServer, Pass, Server, in_thread, models
 
-from brain.models import check_model, connect_models
+from brain.models import connect_models
 from brain.settings import read
 
 LLAMA_CPP = models("m", owned_by="llamacpp") | {"GET /props": (200, {"default_generation_settings": {"n_ctx": 2048}})}
@@ -105,7 +105,7 @@ def test_a_key_reaches_its_own_server_only(
 async def opened(environ: Mapping[str, str]) -> list[tuple[str, str, str | None, str | None]]:
     """Name, reason and problem of the offered models, and the result of a probe."""
     async with connect_models(read(environ), ()) as models:
-        return [(e.model.name, e.reason, e.problem, await check_model(e.model)) for e in models.offered]
+        return [(e.model.name, e.reason, e.problem, await e.model.find_problem()) for e in models.offered]
 
 
 def test_auto_uses_ollama_host(monkeypatch: pytest.MonkeyPatch) -> None:

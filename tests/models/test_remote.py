@@ -14,7 +14,8 @@ from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, Reasoning,
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, NativeCall, PassUsage
-from brain.models import check_model, remote
+from brain.models import remote
+from brain.models.model import PassRequest
 from brain.models.native_calls import CUT
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
@@ -191,7 +192,7 @@ async def test_an_unreachable_server(kind: Any) -> None:
         assert caught.value.code == "model_unreachable"
     with pytest.raises((ModelError, Refused)):
         await model.embed(["a"])
-    assert await check_model(model) == caught.value.message
+    assert await model.find_problem() == caught.value.message
     await model.aclose()
 
 
@@ -232,7 +233,7 @@ async def test_a_server_that_stumbles_changes_nothing(kind: Any) -> None:
     async with kind(Pass(["a"]), answers=IDENTITY[kind]) as server, model_of(server, identify=True) as model:
         known = (model.resume, model.context_tokens, model.sees_images)
         server._answers[identify] = (503, {})
-        assert await check_model(model) is not None
+        assert await model.find_problem() is not None
         with pytest.raises(ModelError):
             await model.identify()
         assert (model.resume, model.context_tokens, model.sees_images) == known
@@ -274,7 +275,7 @@ async def test_a_silent_server_is_unreachable() -> None:
             with pytest.raises(ModelError) as caught:
                 await model.identify()
             assert caught.value.code == "model_unreachable"
-            assert await check_model(model) == caught.value.message
+            assert await model.find_problem() == caught.value.message
 
 
 # Images and embeddings
@@ -362,7 +363,7 @@ async def test_embeddings_are_checked_once_with_the_model_that_makes_them() -> N
 async def test_closing_the_stream_closes_the_connection(kind: Kind) -> None:
     answer = Pass(itertools.chain(["[a]"], itertools.repeat("x")))
     async with kind(answer) as server, model_of(server) as model:
-        async with aclosing(model.stream(STARTED)) as chunks:
+        async with aclosing(model.stream(PassRequest(STARTED))) as chunks:
             text = ""
             while "]" not in text:
                 text += str(await anext(chunks))

@@ -12,6 +12,7 @@ from model_answers import collect, row
 
 from brain.messages import Finish, Message
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, Dialect, find_dialect
+from brain.models.model import PassRequest
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
@@ -32,7 +33,8 @@ def body(
 ) -> dict[str, Any]:
     """The fields of a request besides those that every request has."""
     try:
-        found: dict[str, Any] = json.loads(model._build_body(messages, sampling, decoding=decoding))
+        request = PassRequest(messages, sampling=sampling, decoding=decoding)
+        found: dict[str, Any] = json.loads(model._build_body(request))
     finally:
         asyncio.run(model.aclose())
     assert (found.pop("model"), found.pop("stream")) == ("m", True)

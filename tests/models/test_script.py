@@ -10,7 +10,8 @@ from model_answers import in_loop
 
 from brain.errors import ModelError, Refused, SettingsError
 from brain.messages import Finish, Message
-from brain.models import check_model, open_models
+from brain.models import connect_models
+from brain.models.model import PassRequest
 from brain.models.script import Script, ScriptedPass, read_script
 from brain.settings import read
 
@@ -67,7 +68,7 @@ def test_passes_are_played_in_turn_with_their_delay() -> None:
     async def play(turn_pass: int) -> Any:
         chunks: list[Any] = []
         try:
-            async for chunk in script.stream(HELLO, turn_pass):
+            async for chunk in script.stream(PassRequest(HELLO, turn_pass)):
                 chunks.append(chunk)
         except ModelError as error:
             chunks.append((error.code, error.detail))
@@ -82,11 +83,11 @@ def test_passes_are_played_in_turn_with_their_delay() -> None:
 @in_loop
 async def test_a_script_as_a_model(tmp_path: Path, environ: Any, resume: str) -> None:
     path = write(tmp_path, '["a"]')
-    (entry,) = await open_models(read({"BRAIN_MODEL": f"script:{path}", **environ}), ())
-    model = entry.model
-    assert (model.name, model.resume) == (f"script:{path}", resume)
-    assert (entry.problem, await check_model(model)) == (None, None)
-    for request in (model.describe(b"", "?"), model.embed(["a"]), model.check_embeddings()):
-        with pytest.raises(Refused):
-            await request
-    await model.aclose()
+    async with connect_models(read({"BRAIN_MODEL": f"script:{path}", **environ}), ()) as connected:
+        (entry,) = connected.offered
+        model = entry.model
+        assert (model.name, model.resume) == (f"script:{path}", resume)
+        assert (entry.problem, await model.find_problem(), await model.list_names()) == (None, None, [])
+        for request in (model.describe(b"", "?"), model.embed(["a"]), model.check_embeddings()):
+            with pytest.raises(Refused):
+                await request

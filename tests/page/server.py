@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,9 +13,9 @@ from limits import WAIT_SECONDS
 from playwright.sync_api import Locator, expect
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
-from brain.messages import Chunk, Exchange, Finish, Message
+from brain.messages import Chunk, Exchange, Finish
+from brain.models.model import PassRequest
 from brain.prompts.templates import clock_of
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
 from page.chat import Chat
 from page.network import Network
 
@@ -48,10 +48,8 @@ class ControlledModel(Player):
             self.write(character)
             asyncio.run_coroutine_threadsafe(self._chunks.join(), self._loop).result(WAIT_SECONDS)
 
-    async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]:
-        self.asked.append(list(messages))
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        self.asked.append(list(request.messages))
         self.open.set()
         while True:
             chunk = await self._chunks.get()

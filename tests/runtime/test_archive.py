@@ -49,7 +49,7 @@ async def test_a_turn_is_one_file_that_only_its_owner_can_read_and_that_can_be_p
     engine = Engine(settings, registry_of(echo))
     await engine.open()
     player = Player(["Look: ", "SPECIALIST_REQUEST[echo]"], ["Done.", PassUsage(90, 2, 80)])
-    engine.models = [ModelEntry(player, "the test plays it")]  # type: ignore[arg-type]
+    engine.models = [ModelEntry(player, "the test plays it")]
     for conversation, is_private in (("c", False), ("d", False), ("e", False), ("e", True), ("f", True)):
         run = await engine.begin(ask_for("Hi", conversation_id=conversation, private=is_private), "native")
         async for _ in run.events():

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -29,6 +29,7 @@ from brain.messages import (
 )
 from brain.messages import Item as StoredItem
 from brain.models import ModelEntry
+from brain.models.model import PassRequest
 from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
@@ -51,7 +52,7 @@ class Chat:
 
     def play(self, *passes: Sequence[Item], **options: Any) -> Player:
         player = Player(*passes, **options)
-        self.engine.models = [ModelEntry(player, "the test plays it")]  # type: ignore[arg-type]
+        self.engine.models = [ModelEntry(player, "the test plays it")]
         return player
 
     async def begin(self, message: str = "Hi", conversation_id: str | None = "c", **options: Any) -> Run:
@@ -354,7 +355,7 @@ def test_a_turn_that_ignores_its_cancellation_is_abandoned(
     let_go = asyncio.Event()
 
     class Stubborn(Player):
-        async def stream(self, *arguments: Any) -> AsyncIterator[Any]:  # type: ignore[override]
+        async def stream(self, request: PassRequest) -> AsyncGenerator[Any, None]:
             yield "Well, "
             while not let_go.is_set():
                 with suppress(asyncio.CancelledError):
@@ -363,7 +364,7 @@ def test_a_turn_that_ignores_its_cancellation_is_abandoned(
 
     async def main() -> None:
         async with opened() as engine:
-            engine.models = [ModelEntry(Stubborn(), "the test plays it")]  # type: ignore[arg-type]
+            engine.models = [ModelEntry(Stubborn(), "the test plays it")]
             run = await engine.begin(ask_for("Hi", conversation_id="c"), "native")
             run.start()
             arrived = asyncio.Event()
@@ -530,7 +531,7 @@ async def test_models_are_found_by_name_while_the_engine_is_open(chat: Chat) -> 
     await engine.open()  # changes nothing
     player = chat.play(["Yes."])
     for name in (None, "builtin", "player"):
-        assert engine.find_model(name) is player  # type: ignore[comparison-overlap]
+        assert engine.find_model(name) is player
     assert engine.model_names() == {"builtin", "player"}
     with pytest.raises(BadRequest) as refused:
         engine.find_model("gpt")

@@ -34,7 +34,7 @@ class Process:
         self.engine = engine
 
     async def begin(self, *passes: Sequence[Item] | str, conversation_id: str = "c", **options: Any) -> Run:
-        self.engine.models = [ModelEntry(Player(*passes), "the test plays it")]  # type: ignore[arg-type]
+        self.engine.models = [ModelEntry(Player(*passes), "the test plays it")]
         names = [field.name for field in fields(RunOptions) if field.name in options]
         run_options = RunOptions(**{name: options.pop(name) for name in names})
         request = ask_for(conversation_id=conversation_id, asks_person=True, **options)

@@ -79,7 +79,7 @@ async def reporting(*engines: Engine) -> AsyncIterator[None]:
 def play(engine: Engine, *passes: Sequence[Item] | str, fallback: Player | None = None, **options: Any) -> Player:
     player = Player(*passes, **options)
     fallbacks = () if fallback is None else (fallback,)
-    engine.models = [ModelEntry(player, "the test plays it", fallbacks=fallbacks)]  # type: ignore[arg-type]
+    engine.models = [ModelEntry(player, "the test plays it", fallbacks=fallbacks)]
     return player
 
 

@@ -14,6 +14,7 @@ from brain import Context, specialist
 from brain.errors import ModelError, StoreError
 from brain.messages import Attachment, Call
 from brain.models import ModelEntry
+from brain.models.model import PassRequest
 from brain.runtime import priority, task_runner
 from brain.runtime.commands import CancelTurn
 from brain.runtime.engine import Engine
@@ -34,7 +35,7 @@ class Runner:
 
     def play(self, *passes: Sequence[Item] | str, **options: Any) -> Player:
         player = Player(*passes, **options)
-        self.engine.models = [ModelEntry(player, "the test plays it")]  # type: ignore[arg-type]
+        self.engine.models = [ModelEntry(player, "the test plays it")]
         return player
 
     async def add(self, prompt: str = "Work", **options: Any) -> Task:
@@ -257,9 +258,9 @@ def test_a_persons_turn_interrupts_the_pass_of_a_task_which_then_continues_its_t
             never, shown = asyncio.Event(), asyncio.Event()
             player = runner.play(script=lambda turn_pass: ["One "] if turn_pass == 0 else ["two."])
 
-            async def stream(*arguments: Any, **options: Any) -> Any:
+            async def stream(request: PassRequest) -> Any:
                 async with asyncio.timeout(WAIT_SECONDS):
-                    async for chunk in type(player).stream(player, *arguments, **options):
+                    async for chunk in type(player).stream(player, request):
                         yield chunk
                         shown.set()
                         if len(player.requests) == 1:

@@ -25,9 +25,9 @@ from turn_helpers import prose
 
 from brain import Progress, Registry, specialist
 from brain.errors import ModelError
-from brain.messages import Chunk, Message
+from brain.messages import Chunk
+from brain.models.model import PassRequest
 from brain.store import users
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 CLIENTS = 300
 CONNECTING = 100
@@ -77,14 +77,12 @@ class Talker(Player):
         super().__init__()
         self.streams = 0
 
-    async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]:
-        question = next(message.content for message in reversed(messages) if message.role == "user")
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        question = next(message.content for message in reversed(request.messages) if message.role == "user")
         player = Player(*passes(int(question[-1])))
         self.streams += 1
         try:
-            async with aclosing(player.stream(messages, turn_pass, sampling)) as chunks:
+            async with aclosing(player.stream(request)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:

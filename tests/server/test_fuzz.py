@@ -19,8 +19,8 @@ from starlette.routing import Route
 from turn_helpers import registry_of
 
 from brain import Registry, specialist
+from brain.models.model import PassRequest
 from brain.server.app import create_app
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 EXAMPLES = 24
 SECRETS = re.compile(rb"Traceback|site-packages|File \"|object at 0x|/brain/\w+\.py|secret-key")
@@ -110,8 +110,8 @@ async def echo(text: str = "") -> str:
 class Talker(Player):
     """Writes a word, or calls a specialist that needs approval if the message contains `approve`."""
 
-    async def stream(self, messages: Any, turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING) -> Any:
-        is_call = not turn_pass and "approve" in messages[-1].content
+    async def stream(self, request: PassRequest) -> Any:
+        is_call = not request.turn_pass and "approve" in request.messages[-1].content
         yield "SPECIALIST_REQUEST[echo]" if is_call else "Hello."
 
 

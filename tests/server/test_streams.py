@@ -15,9 +15,8 @@ from brain import Progress, specialist
 from brain.errors import ModelError
 from brain.events import Thinking
 from brain.messages import Chunk
-from brain.messages import Message as ModelMessage
+from brain.models.model import PassRequest
 from brain.protocols.native import EVENT_NAMES
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 HEARTBEAT = ": heartbeat"
 TRICKS = (
@@ -29,11 +28,9 @@ TRICKS = (
 class Thinker(Player):
     """Thinks before each pass."""
 
-    async def stream(
-        self, messages: Sequence[ModelMessage], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         yield Thinking(TRICKS)
-        async for chunk in super().stream(messages, turn_pass, sampling):
+        async for chunk in super().stream(request):
             yield chunk
 
 

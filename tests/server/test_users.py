@@ -20,8 +20,8 @@ from starlette.routing import Route
 from turn_helpers import PNG
 
 from brain import Context, Registry, specialist
-from brain.messages import Chunk, Finish, Message
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.messages import Chunk, Finish
+from brain.models.model import PassRequest
 from specialists._knowledge.index import Index, path_for
 
 SECRET = "hilda"
@@ -51,13 +51,11 @@ class Parrot(Player):
         super().__init__(name="parrot")
         self.calls = calls
 
-    async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
-    ) -> AsyncGenerator[Chunk, None]:
-        if turn_pass == 0 and self.calls:
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        if request.turn_pass == 0 and self.calls:
             yield self.calls
         else:
-            for message in messages[1:]:
+            for message in request.messages[1:]:
                 yield message.content.replace("[", "(")
         yield Finish("stop")
 

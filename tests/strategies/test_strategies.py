@@ -25,12 +25,13 @@ from brain.events import (
     Usage,
 )
 from brain.messages import Call, Chunk, Finish, Message, Text
+from brain.models.model import PassRequest
 from brain.plugins.specialist import specialist
 from brain.protocols.native import event_data
 from brain.strategies import STRATEGIES, find_strategy
 from brain.strategies.reason import Reason
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_SAMPLING, Sampling, Tool
+from brain.turn_request import Sampling, Tool
 
 pytestmark = pytest.mark.anyio
 
@@ -444,16 +445,9 @@ class Sampled(Player):
 
     formats: list[Any]
 
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        turn_pass: int = 0,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        *args: Any,
-        **options: Any,
-    ) -> AsyncGenerator[Chunk, None]:
-        self.formats = [*getattr(self, "formats", []), sampling.format]
-        async for chunk in super().stream(messages, turn_pass, sampling, *args, **options):
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        self.formats = [*getattr(self, "formats", []), request.sampling.format]
+        async for chunk in super().stream(request):
             yield chunk
 
 
@@ -614,8 +608,8 @@ async def test_a_message_in_the_middle_of_a_plan_is_read_before_the_actor_works(
 class Continuing(Player):
     """A player that continues its text from where the started answer ends."""
 
-    async def stream(self, messages: Sequence[Message], *more: Any, **options: Any) -> AsyncGenerator[Chunk, None]:
-        started = messages[-1].content if messages[-1].role == "assistant" else ""
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        started = request.messages[-1].content if request.messages[-1].role == "assistant" else ""
         assert ROUND.startswith(started)
         yield ROUND[len(started) :]
 

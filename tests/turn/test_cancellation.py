@@ -12,6 +12,7 @@ from turn_helpers import PNG, WAIT, Item, Player, ask_for, done, registry_of, sh
 from brain.errors import BadRequest, Interruption
 from brain.events import ApprovalRequired, Done, Error, Event, Notice, SpecialistResult, SpecialistStart, Token, Usage
 from brain.messages import Attachment, Exchange, NativeCall, Steer
+from brain.models.model import PassRequest
 from brain.plugins.context import Progress
 from brain.plugins.specialist import specialist
 
@@ -76,8 +77,8 @@ async def echo() -> str:
 class SlowPlayer(Player):
     """A model that needs one step for each chunk and for closing."""
 
-    async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        stream = super().stream(*args, **kwargs)
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Any, None]:
+        stream = super().stream(request)
         try:
             async for chunk in stream:
                 await steps(1)
@@ -357,8 +358,8 @@ async def fails_when_cancelled(stream: AsyncGenerator[Any, None]) -> AsyncGenera
 )
 def test_code_that_ignores_its_cancellation_is_abandoned(wrap: Any, items: list[Item], codes: list[str]) -> None:
     class Wrapped(Player):
-        def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-            stream = super().stream(*args, **kwargs)
+        def stream(self, request: PassRequest) -> AsyncGenerator[Any, None]:
+            stream = super().stream(request)
             return wrap(stream) if wrap is not None else stream
 
     async def main() -> None:

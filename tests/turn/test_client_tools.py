@@ -8,9 +8,10 @@ from turn_helpers import WAIT, Player, ask_for, done, echo, failed, played, read
 
 from brain.events import Limits, ToolCall
 from brain.messages import Call, PassUsage, Text
+from brain.models.model import PassRequest
 from brain.prompts.client_tools import callable_name, name_tools
 from brain.prompts.templates import CLIENT_RUNS_TOOL
-from brain.turn_request import DEFAULT_SAMPLING, Sampling, Tool
+from brain.turn_request import Sampling, Tool
 
 ECHO = "SPECIALIST_REQUEST[echo]"
 WEATHER = Tool("weather", "Tells the  weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -163,11 +164,9 @@ class Counting(Player):
         super().__init__(*passes)
         self.limits: list[int | None] = []
 
-    def stream(
-        self, messages: Any, turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING, *args: Any, **options: Any
-    ) -> Any:
-        self.limits.append(sampling.max_tokens)
-        return super().stream(messages, turn_pass, sampling)
+    def stream(self, request: PassRequest) -> Any:
+        self.limits.append(request.sampling.max_tokens)
+        return super().stream(request)
 
 
 @pytest.mark.parametrize(

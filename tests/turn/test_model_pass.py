@@ -27,7 +27,8 @@ from turn_helpers import (
 
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Limits, Notice, Resume, SpecialistResult, Thinking, Token
-from brain.messages import Call, Chunk, Finish, Message, NativeCall, PassUsage, PromptProgress
+from brain.messages import Call, Chunk, Finish, NativeCall, PassUsage, PromptProgress
+from brain.models.model import PassRequest
 from brain.strategies.mono import Mono
 from brain.turn import deadline
 from brain.turn.strategy import Passes, Plan
@@ -130,8 +131,8 @@ def test_an_error_after_a_complete_call_only_ends_the_pass(failure: Exception) -
 
 def test_a_stream_that_does_not_close_is_abandoned() -> None:
     class Stubborn(Player):
-        async def stream(self, *args: Any, **options: Any) -> AsyncGenerator[Chunk, None]:
-            async for chunk in super().stream(*args, **options):
+        async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+            async for chunk in super().stream(request):
                 try:
                     yield chunk
                 except GeneratorExit:
@@ -289,12 +290,12 @@ def test_how_much_time_is_reserved_for_the_answer(turn_seconds: float, expected:
 class Refusing(Player):
     """Rejects a prefill."""
 
-    async def stream(self, messages: Sequence[Message], *args: Any, **options: Any) -> AsyncGenerator[Chunk, None]:
-        if messages[-1].role == "assistant":
-            self.requests.append(list(messages))
-            self.resume: Resume = "message"
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        if request.messages[-1].role == "assistant":
+            self.requests.append(list(request.messages))
+            self.resume = "message"
             raise PrefillRefused("400")
-        async for chunk in super().stream(messages, *args, **options):
+        async for chunk in super().stream(request):
             yield chunk
 
 
@@ -314,9 +315,9 @@ class Repeating(Player):
 
     size = 1
 
-    async def stream(self, messages: Sequence[Message], *args: Any, **options: Any) -> AsyncGenerator[Chunk, None]:
-        prefix = messages[-1].content if messages[-1].role == "assistant" else ""
-        text = prefix + "".join([c async for c in super().stream(messages, *args) if isinstance(c, str)])
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        prefix = request.messages[-1].content if request.messages[-1].role == "assistant" else ""
+        text = prefix + "".join([c async for c in super().stream(request) if isinstance(c, str)])
         for at in range(0, len(text), self.size):
             yield text[at : at + self.size]
 

@@ -46,6 +46,7 @@ from brain.messages import (
     RecallResult,
     Text,
 )
+from brain.models.model import PassRequest
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
 from brain.prompts.transcript import answer_text
@@ -305,11 +306,11 @@ class Small(Player):
 
     room = 1
 
-    async def stream(self, messages: Sequence[Message], *args: Any, **options: Any) -> AsyncGenerator[Chunk, None]:
-        if len(messages) > self.room:
-            self.requests.append(list(messages))
+    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        if len(request.messages) > self.room:
+            self.requests.append(list(request.messages))
             raise ModelError("model_context", "The conversation is too long for the model.")
-        async for chunk in super().stream(messages, *args, **options):
+        async for chunk in super().stream(request):
             yield chunk
 
 

@@ -14,9 +14,9 @@ from brain.cli.process import DONE, FAILED
 from brain.errors import Refused, StoreError
 from brain.installation import install_command, missing_extras
 from brain.memory.items import OWN_SHARE, RECALL_SHARE
-from brain.models import AnyModel, ModelEntry, check_model, connect_models, failures
+from brain.models import ModelEntry, connect_models, failures
 from brain.models.embedder import Embedder
-from brain.models.remote import Remote
+from brain.models.model import Model
 from brain.plugins.context import Context
 from brain.plugins.executor import TASK_NAME
 from brain.plugins.registry import Entry, Registry
@@ -91,7 +91,7 @@ def _report(subject: str, problem: str | None, detail: str, warning: str | None 
 async def _find_model_problem(entry: ModelEntry) -> str | None:
     if entry.problem:
         return f"{entry.problem} Try: {entry.remedy}" if entry.remedy else entry.problem
-    problem = await check_model(entry.model)
+    problem = await entry.model.find_problem()
     if problem is None or entry.row is None or entry.row.url is None:
         return problem
     return failures.add_detail(problem, redact_url(entry.row.url))
@@ -127,9 +127,9 @@ async def _check_embedder(entry: ModelEntry) -> bool:
     return _report(f"embeddings {entry.model.name}", problem, entry.reason)
 
 
-async def _describe_recall(model: AnyModel) -> str:
+async def _describe_recall(model: Model) -> str:
     """Return how memory is searched: by keywords, and semantically if the embeddings are good enough."""
-    if not isinstance(model, Remote):
+    if not model.is_language_model:
         return "keyword search. For semantic search, connect a model server with embeddings"
     embedder = Embedder(model)
     with suppress(TimeoutError):
@@ -164,7 +164,7 @@ async def _find_warnings(settings: Settings) -> dict[str, str]:
     }
 
 
-async def _check_health(registry: Registry, entry: Entry, model: AnyModel, time_zone: str) -> str | None:
+async def _check_health(registry: Registry, entry: Entry, model: Model, time_zone: str) -> str | None:
     """Return the problem that the health check of a specialist finds."""
     health = entry.specialist.health
     if health is None:

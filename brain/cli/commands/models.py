@@ -10,7 +10,6 @@ from brain.cli.commands.store_access import open_learned
 from brain.cli.process import DONE
 from brain.errors import ModelError
 from brain.models import ModelEntry, Models, connect_models
-from brain.models.remote import Remote
 from brain.runtime.assistant import describe_assistance
 from brain.settings import Settings
 from brain.text import escape_invisible
@@ -68,11 +67,10 @@ def _uses(connected: Models) -> Iterator[tuple[str, ModelEntry]]:
 
 async def _describe(entry: ModelEntry) -> dict[str, Any]:
     model, names, problem = entry.model, list[str](), entry.problem
-    if isinstance(model, Remote):
-        try:
-            names = [escape_invisible(name)[:MAX_LENGTH] for name in await model.list_names()]
-        except ModelError:
-            problem = problem or "The server does not list its models."
+    try:
+        names = [escape_invisible(name)[:MAX_LENGTH] for name in await model.list_names()]
+    except ModelError:
+        problem = problem or "The server does not list its models."
     return {
         "description": entry.reason,
         "problem": problem,

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.errors import StoreError
-from brain.models import check_model
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import engine_of, state_of, user_of
 from brain.store import tasks
@@ -64,7 +63,7 @@ async def readyz(request: Request) -> Response:
     """`GET /readyz`: the default model responds and the store is writable."""
     engine = engine_of(request)
     model = engine.find_model(None)
-    trouble = await engine.store.find_problem() or await check_model(model)
+    trouble = await engine.store.find_problem() or await model.find_problem()
     status = {
         "status": "unavailable" if trouble else "ok",
         "model": model.name,
