@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from brain.dates import DAY_NAMES
 from brain.events import CallCode, MarkerSyntax
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import ControlTokens
@@ -97,7 +98,6 @@ _MARKERS: Mapping[MarkerSyntax, str] = {
     "function_call": '<function_call>{{"name":"{name}","args":{json}}}</function_call>',
     "mention": "@{name}_specialist({pairs})",
 }
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def marker(name: str, params: Mapping[str, Any], syntax: MarkerSyntax) -> str:
@@ -113,7 +113,7 @@ def clock_note(now: datetime, time_zone: str) -> str:
     Small models copy notes in brackets into their answers, and at times this one. Brain drops the copy, so it holds
     back an answer that begins like the note. Hardly any answer begins with the weekday.
     """
-    return f"{_WEEKDAYS[now.weekday()]} {now:%Y-%m-%d %H:%M}, {time_zone}."
+    return f"{DAY_NAMES[now.weekday()]} {now:%Y-%m-%d %H:%M}, {time_zone}."
 
 
 def clock_of(message: str) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
+from brain import dates
 from specialists._calendar.expand import Window
 from specialists._calendar.zones import localize
 
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAYS = [name[:3].lower() for name in dates.DAY_NAMES]
 _STEP = 300
 """Free times start at multiples of this number of seconds."""
 _HOURS = re.compile(r"(?P<days>[a-z]{3}(?:[-,][a-z]{3})*)\s+(?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)")
@@ -36,7 +37,7 @@ def parse_hours(text: str) -> Hours:
     days: set[int] = set()
     for part in found["days"].split(","):
         first, _, last = part.partition("-")
-        start, end = DAYS.index(first), DAYS.index(last or first)
+        start, end = _DAYS.index(first), _DAYS.index(last or first)
         days |= set(range(start, end + 1)) if start <= end else {*range(start, 7), *range(end + 1)}
     hours = Hours(frozenset(days), time.fromisoformat(found["start"]), time.fromisoformat(found["end"]))
     if hours.start >= hours.end:

@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from brain import dates
 from specialists._calendar.calendars import Resource
 from specialists._calendar.expand import Occurrence
 from specialists._calendar.ics_read import Event, find_main
@@ -14,7 +15,6 @@ from specialists._kit.text import one_line
 
 MAX_TITLE = 120
 MAX_PLACE = 80
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Entry:
 
 
 def _format_day(day: date) -> str:
-    return f"{day:%Y-%m-%d} {_WEEKDAYS[day.weekday()]}"
+    return f"{day:%Y-%m-%d} {dates.DAY_NAMES[day.weekday()][:3]}"
 
 
 def iso_minutes(moment: Moment | None, zone: ZoneInfo) -> str:

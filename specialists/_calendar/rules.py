@@ -21,7 +21,6 @@ MAX_INTERVAL = 100_000
 MAX_TIMES_A_DAY = 96
 _TIMES_A_DAY = {"HOURLY": 24, "MINUTELY": 1440, "SECONDLY": 86_400}
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", *_TIMES_A_DAY)
-_WEEK = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _DAY = re.compile(r"[+-]?[0-9]{0,2}(?:MO|TU|WE|TH|FR|SA|SU)")
 _TIME_PARTS = ("BYHOUR", "BYMINUTE", "BYSECOND")
 _DAY_FILTERS = ("BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY")
@@ -118,7 +117,9 @@ def shift_rule(text: str, start: Moment, shift: timedelta) -> str:
     later = shift_moment(start, shift)
     days = (to_date(later) - to_date(start)).days
     if parts["FREQ"] == "WEEKLY" and "BYDAY" in parts:
-        parts["BYDAY"] = ",".join(_WEEK[(_WEEK.index(day[-2:]) + days) % 7] for day in parts["BYDAY"].split(","))
+        parts["BYDAY"] = ",".join(
+            dates.WEEK[(dates.WEEK.index(day[-2:]) + days) % 7] for day in parts["BYDAY"].split(",")
+        )
     if "UNTIL" in parts:
         ahead = shift if "T" in parts["UNTIL"] else timedelta(days=days)
         until = _parse_until(parts["UNTIL"], start)
@@ -158,7 +159,7 @@ def _parse_parts(text: str, start: Moment) -> dict[str, str]:
             if len(value) > 400 or not all(_DAY.fullmatch(piece) for piece in value.split(",")):
                 raise BadRule("BYDAY needs days such as MO,WE or 1MO or -1FR")
         elif name == "WKST":
-            if value not in _WEEK:
+            if value not in dates.WEEK:
                 raise BadRule("WKST needs a day such as MO")
         elif name == "INTERVAL":
             _parse_number(value, name, 1, MAX_INTERVAL)
@@ -201,7 +202,7 @@ def _adapt_to_dateutil(parts: dict[str, str], start: Moment) -> dict[str, str]:
         BadRule: if the rule cannot be rewritten.
     """
     weeks, days = parts.get("BYWEEKNO"), parts.get("BYDAY")
-    own_day = _WEEK[to_date(start).weekday()]
+    own_day = dates.WEEK[to_date(start).weekday()]
     if weeks:
         if parts["FREQ"] != "YEARLY":
             raise BadRule("BYWEEKNO requires FREQ=YEARLY")
@@ -219,8 +220,8 @@ def _adapt_to_dateutil(parts: dict[str, str], start: Moment) -> dict[str, str]:
     if parts["FREQ"] == "WEEKLY" and (positions := parts.pop("BYSETPOS", None)):
         if "BYMONTH" in parts or _count_times_a_day(parts) > 1 or {"BYMONTHDAY", "BYYEARDAY"} & parts.keys():
             raise BadRule("in a weekly rule, BYSETPOS allows only BYDAY")
-        first = _WEEK.index(parts.get("WKST", "MO"))
-        week = _WEEK[first:] + _WEEK[:first]
+        first = dates.WEEK.index(parts.get("WKST", "MO"))
+        week = dates.WEEK[first:] + dates.WEEK[:first]
         own_days = sorted({day[-2:] for day in days.split(",")} if days else {own_day}, key=week.index)
         numbers = {int(n) for n in positions.split(",") if abs(int(n)) <= len(own_days)}
         selected = {own_days[n - 1 if n > 0 else n] for n in numbers}

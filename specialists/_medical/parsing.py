@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from typing import Any
 
+from brain import dates
 from specialists._kit.text import word_set
 from specialists._medical.units import Measure, normalize_unit
 
@@ -198,10 +199,7 @@ def find_yes_no(raw: Any) -> bool | None:
 
 # Days
 
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
+_MONTHS = [name.lower() for name in dates.MONTH_NAMES]
 _YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[t ]\d\d:\d\d.{0,20})?")
 _YEAR_LAST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
 _MONTH_FIRST = re.compile(r"([a-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})")
