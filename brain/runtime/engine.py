@@ -513,7 +513,7 @@ class Engine:
             StoreError: The store could not delete it.
         """
         existed, failed = False, dict[str, None]()
-        for one in (*await self.tasks.cancel_all(user, conversation_id), conversation_id):
+        for one in (*await self.tasks.write(tasks.cancel_all, user, conversation_id), conversation_id):
             existed = await self.persistence.run_alone(user, one, partial(self.store.delete, user, one), stops=True)
             self.runs.forget(one, user)
             failed |= dict.fromkeys(await erase_user_data(self.registry, user, one))
@@ -541,9 +541,9 @@ class Engine:
         task = await self.store.read(tasks.find, user, task_id)
         if task is None:
             return False
-        await self.tasks.cancel(user, task_id)
+        await self.tasks.write(tasks.cancel, user, task_id)
         await self.delete(user, task.work_id)
-        return await self.tasks.delete(user, task_id)
+        return await self.tasks.write(tasks.remove, user, task_id)
 
     async def _embed(self, request: TurnRequest, state: CallingState | None) -> Query | None:
         """Return the embedding of the message, if recall or the choice of a specialist compares it."""

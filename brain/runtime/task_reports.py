@@ -9,7 +9,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import Exchange, History, TaskNews
+from brain.messages import ConversationPage, Exchange, History, TaskNews
 from brain.prompts.task_news import write_news
 from brain.runtime.run import Run
 from brain.settings import Settings
@@ -19,6 +19,7 @@ from brain.store.store import Store
 from brain.store.tasks import NothingToReport, ReportEnd, Untold
 from brain.store.turns import ConversationBusy
 from brain.store.tx import Tx
+from brain.task import Packet, Task
 from brain.tasks import Tasks
 from brain.turn_request import TurnRequest
 
@@ -179,12 +180,16 @@ class TaskReports:
         Raises:
             NothingToReport: Nothing is left to tell.
         """
-        packets, named = await self._store.read(tasks.read_news, user, conversation_id)
+
+        def read(tx: Tx) -> tuple[list[Packet], dict[str, Task], ConversationPage | None]:
+            page = conversations.read_page(tx, user, conversation_id, limit=1)
+            return *tasks.read_news(tx, user, conversation_id), page
+
+        packets, named, page = await self._store.read(read)
         if not packets:  # they are damaged, or another process has reported them
             await self._store.write(tasks.set_aside_damaged)
             raise NothingToReport
         task = named.get(packets[-1].task_id)
-        page = await self._store.read(conversations.read_page, user, conversation_id, limit=1)
         zone = self._settings.time_zone if task is None else task.time_zone
         return TurnRequest(
             message="",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -21,7 +21,6 @@ from brain.task import (
     MAX_PROMPT,
     MAX_SUMMARY,
     MAX_TITLE,
-    CancelOutcome,
     NewTask,
     Origin,
     ProfileName,
@@ -32,6 +31,8 @@ from brain.task import (
 from brain.tasks import schedule
 
 Unsubscribe = Callable[[], None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Tasks:
@@ -41,7 +42,7 @@ class Tasks:
         check_private: Raises `BadRequest` if the models of a profile cannot run a private task.
 
     Attributes:
-        store: reads tasks and their channel. Changes go through the methods here, which tell the subscribers.
+        store: reads tasks and their channel.
         now: returns the time with a time zone.
     """
 
@@ -68,6 +69,12 @@ class Tasks:
         """Tell the subscribers that something changed."""
         for listener in list(self._listeners.values()):
             listener()
+
+    async def write(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that changes tasks, as `Store.write` does, and tell the subscribers."""
+        result = await self.store.write(function, *args, **kwargs)
+        self.notify()
+        return result
 
     def defer(self) -> tuple["Tasks", Sequence[Callable[[Tx], object]]]:
         """Return tasks whose changes are only tried, and the list of these changes for `ReportEnd`."""
@@ -153,9 +160,7 @@ class Tasks:
                 self._check_private(task.profile)
             return tasks.create(tx, task, self.limits(task.user))
 
-        created = await self.store.write(create)
-        self.notify()
-        return created
+        return await self.write(create)
 
     async def change(self, user: str, task_id: str, edit: TaskEdit) -> Task | None:
         """Change a task; None if it does not exist.
@@ -165,7 +170,7 @@ class Tasks:
             BadRequest: A field is too long or not a time, or the task has no schedule to pause.
         """
         _check_length("title", edit.title, MAX_TITLE)
-        return await self._change(user, task_id, partial(_edit, edit, self.now()))
+        return await self.write(tasks.change, user, task_id, partial(_edit, edit, self.now()))
 
     async def summarize(self, user: str, task_id: str, summary: str, *, private_data: bool) -> Task | None:
         """Store what a model made of a result; None if the task does not exist.
@@ -180,12 +185,7 @@ class Tasks:
                 task, summary=summary.strip(), private_data=task.private_data or private_data
             )
 
-        return await self._change(user, task_id, edit)
-
-    async def _change(self, user: str, task_id: str, edit: Callable[[Task], Task]) -> Task | None:
-        task = await self.store.write(tasks.change, user, task_id, edit)
-        self.notify()
-        return task
+        return await self.write(tasks.change, user, task_id, edit)
 
     async def run_now(self, user: str, task_id: str) -> Task | None:
         """Run a task at once: one that waits for its schedule, or again one that has ended.
@@ -206,32 +206,7 @@ class Tasks:
                 raise BadRequest(message, code="gone", status=409)
             return msgspec.structs.replace(task, state="pending", next_run=now)
 
-        return await self._change(user, task_id, edit)
-
-    async def cancel(self, user: str, task_id: str) -> tuple[CancelOutcome, Task | None]:
-        """Cancel a task. Its model and its specialists stop within 100 ms, in whatever process it runs."""
-        outcome = await self.store.write(tasks.cancel, user, task_id)
-        self.notify()
-        return outcome
-
-    async def cancel_all(self, user: str, conversation_id: str) -> list[str]:
-        """Cancel the active tasks of a conversation; return where its tasks ran, as `brain.store.tasks.cancel_all`."""
-        work_ids = await self.store.write(tasks.cancel_all, user, conversation_id)
-        self.notify()
-        return work_ids
-
-    async def delete(self, user: str, task_id: str) -> bool:
-        """Cancel and delete a task with its conversation; return whether it existed."""
-        await self.store.write(tasks.cancel, user, task_id)
-        existed = await self.store.write(tasks.remove, user, task_id)
-        self.notify()
-        return existed
-
-    async def decide(self, user: str, task_id: str, call_id: str, approve: bool) -> Task:
-        """Approve or decline a call that a task waits for; see `brain.store.tasks.decide`."""
-        task = await self.store.write(tasks.decide, user, task_id, call_id, approve)
-        self.notify()
-        return task
+        return await self.write(tasks.change, user, task_id, edit)
 
 
 def _edit(edit: TaskEdit, now: datetime, task: Task) -> Task:

@@ -118,7 +118,7 @@ class UserTasks:
         existing = await self._tasks.store.read(tasks.find, self._user, task_id)
         if existing is not None and not self._can_read(existing):
             return "not_found", None
-        outcome, task = await self._tasks.cancel(self._user, task_id)
+        outcome, task = await self._tasks.write(tasks.cancel, self._user, task_id)
         if outcome == "canceled" and task is not None:
             self.on_change(task)
         return outcome, task

@@ -15,6 +15,7 @@ from brain.events import Token
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER
+from brain.store import tasks
 from brain.task import NewTask
 from brain.turn_request import TurnRequest
 
@@ -49,11 +50,11 @@ async def measure(model: str, url: str, turns: int) -> tuple[list[float], list[f
     await first_token(engine, 0)
     for number in range(1, turns + 1):
         alone.append(await first_token(engine, 2 * number))
-        tasks = [await add_task(engine, f"{number}-{one}") for one in range(TASKS)]
+        added = [await add_task(engine, f"{number}-{one}") for one in range(TASKS)]
         await wait_until_writing(engine)
         beside.append(await first_token(engine, 2 * number + 1))
-        for user, task_id in tasks:
-            await engine.tasks.cancel(user, task_id)
+        for user, task_id in added:
+            await engine.tasks.write(tasks.cancel, user, task_id)
         await asyncio.sleep(0.3)
         print(f"\r{number} of {turns}", end="", file=sys.stderr, flush=True)
     await engine.close()

@@ -116,7 +116,7 @@ def test_an_approval_ends_the_turn_and_the_run_continues_later(
             assert task.approval is not None
             assert (task.approval.name, task.approval.text) == ("write", "Write 1.")
             assert not runner.engine.runs.running
-            await runner.engine.tasks.decide("ada", task.id, task.approval.call_id, approve)
+            await runner.engine.tasks.write(tasks.decide, "ada", task.id, task.approval.call_id, approve)
             task = await runner.finish(task)
             assert (task.state, task.result, task.run) == ("succeeded", "I did it.", 1)
             assert runner.effects == effects
@@ -166,7 +166,7 @@ def test_cancel_in_every_state(state: str, outcome: str) -> None:
     async def main() -> None:
         async with running(TASKS_AT_ONCE="0" if state == "pending" else "3") as runner:
             task = await start(runner, state)
-            found, _ = await runner.engine.tasks.cancel("ada", task.id)
+            found, _ = await runner.engine.tasks.write(tasks.cancel, "ada", task.id)
             assert found == outcome
             async with asyncio.timeout(WAIT_SECONDS):
                 for run in runner.engine.runs.running:
@@ -175,9 +175,9 @@ def test_cancel_in_every_state(state: str, outcome: str) -> None:
             assert task.state == ("canceled" if outcome == "canceled" else state)
             assert runner.effects == (["cancelled"] if state == "specialist" else [])
             if outcome == "canceled":
-                assert (await runner.engine.tasks.cancel("ada", task.id))[0] == "already_canceled"
-            assert (await runner.engine.tasks.cancel("ada", "task0"))[0] == "not_found"
-            assert (await runner.engine.tasks.cancel("eve", task.id))[0] == "not_found"
+                assert (await runner.engine.tasks.write(tasks.cancel, "ada", task.id))[0] == "already_canceled"
+            assert (await runner.engine.tasks.write(tasks.cancel, "ada", "task0"))[0] == "not_found"
+            assert (await runner.engine.tasks.write(tasks.cancel, "eve", task.id))[0] == "not_found"
 
     asyncio.run(main())
 

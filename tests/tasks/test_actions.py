@@ -128,7 +128,7 @@ class User:
             case "paused":
                 await self.tasks.change("ada", self.id, TaskEdit(paused=True))
             case "canceled":
-                await self.tasks.cancel("ada", self.id)
+                await self.tasks.write(tasks.cancel, "ada", self.id)
 
     async def reach_limit(self) -> None:
         """Use up the runs of the day on which the task is due, and let the process look for due tasks."""
@@ -160,7 +160,7 @@ class User:
             case "cancel run":
                 await self.end_run(await self.task(), "canceled")
             case "cancel task":
-                outcome, _ = await self.tasks.cancel("ada", self.id)
+                outcome, _ = await self.tasks.write(tasks.cancel, "ada", self.id)
             case "limit":
                 await self.reach_limit()
             case "crash":
@@ -220,7 +220,7 @@ async def test_no_change_makes_two_active_tasks_the_same() -> None:
         assert (caught.value.status, caught.value.task.id) == (409, user.id)
         with pytest.raises(Duplicate):
             await user.tasks.change("ada", other.id, TaskEdit(title="work"))
-        await user.tasks.cancel("ada", user.id)
+        await user.tasks.write(tasks.cancel, "ada", user.id)
         again = await user.tasks.run_now("ada", ended)
         assert again is not None
         assert again.state == "pending"

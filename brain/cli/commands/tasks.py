@@ -125,7 +125,7 @@ async def add(arguments: argparse.Namespace, service: Tasks) -> int:
 
 async def cancel(arguments: argparse.Namespace, service: Tasks) -> int:
     """Cancel a task; a server that runs it stops it."""
-    outcome, task = await service.cancel(arguments.user, (await _find(service, arguments)).id)
+    outcome, task = await service.write(stored.cancel, arguments.user, (await _find(service, arguments)).id)
     assert task is not None
     if arguments.json:
         _print_json({"outcome": outcome, "task": _data(task)})
@@ -167,14 +167,14 @@ async def approve(arguments: argparse.Namespace, service: Tasks) -> int:
     if not arguments.yes and not await arguments.confirm(f"Approve {approval.name}?", without_terminal):
         print("Nothing was decided.", file=sys.stderr)
         return FAILED
-    task = await service.decide(arguments.user, task.id, approval.call_id, approve=True)
+    task = await service.write(stored.decide, arguments.user, task.id, approval.call_id, approve=True)
     return _report(arguments, task, f"Approved “{task.title}”. {_RUNS}")
 
 
 async def decline(arguments: argparse.Namespace, service: Tasks) -> int:
     """Show the call that a task waits for, and decline it."""
     task, approval = await _find_approval(arguments, service)
-    task = await service.decide(arguments.user, task.id, approval.call_id, approve=False)
+    task = await service.write(stored.decide, arguments.user, task.id, approval.call_id, approve=False)
     return _report(arguments, task, f"Declined “{task.title}”. The task continues without the call.")
 
 
@@ -182,7 +182,7 @@ async def delete(arguments: argparse.Namespace, service: Tasks) -> int:
     """Delete tasks with their runs; those that run stop."""
     found = [await _find(service, arguments, typed) for typed in arguments.id]
     for task in found:
-        await service.delete(arguments.user, task.id)
+        await service.write(stored.remove, arguments.user, task.id)
         print(escape_invisible(f"Deleted: {task.title}"))
     return DONE
 

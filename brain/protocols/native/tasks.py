@@ -112,7 +112,7 @@ def encode_tasks(tasks: Sequence[Mapping[str, Any]], limit: int, cursor: int) ->
 
     Args:
         tasks: one more than `limit` if there is a next page.
-        cursor: key of the newest packet before the tasks were read.
+        cursor: key of the newest packet when the tasks were read.
     """
     shown = tasks[:limit]
     return encode({"tasks": shown, "next": shown[-1]["id"] if len(tasks) > limit else None, "cursor": cursor})

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from brain.server.routes.requests import engine_of, query_fields, read_json, sta
 from brain.server.routes.runs import READERS_LIMIT, not_found
 from brain.server.state import ServerState
 from brain.store import tasks
+from brain.store.tx import Tx
 from brain.task import Task
 from brain.tasks import schedule
 
@@ -39,18 +40,19 @@ class TasksEndpoint(HTTPEndpoint):
     async def get(self, request: Request) -> Response:
         """List tasks, newest first."""
         query = protocol.parse_tasks_query(query_fields(request))
-        service, user = engine_of(request).tasks, user_of(request)
-        cursor = await service.store.read(
-            tasks.newest_packet, user
-        )  # before the tasks, so that a client misses no later change
-        found = await service.store.read(
-            tasks.list_tasks,
-            user,
-            query.states,
-            before=query.page.before,
-            limit=query.page.limit + 1,
-            conversation_id=query.conversation_id,
-        )
+
+        def read(tx: Tx) -> tuple[Sequence[Task], int]:
+            found = tasks.list_tasks(
+                tx,
+                user_of(request),
+                query.states,
+                before=query.page.before,
+                limit=query.page.limit + 1,
+                conversation_id=query.conversation_id,
+            )
+            return found, tasks.newest_packet(tx, user_of(request))
+
+        found, cursor = await engine_of(request).store.read(read)
         return ApiResponse(protocol.encode_tasks([_data(task) for task in found], query.page.limit, cursor))
 
     async def post(self, request: Request) -> Response:
@@ -94,7 +96,7 @@ async def cancel(request: Request) -> Response:
     if not native.ID.fullmatch(task_id):
         error = invalid("id", "is not the ID of a task; use one from GET /v1/tasks")
         return ApiResponse({"outcome": "invalid", **error_body(error)}, error.status)
-    outcome, task = await engine_of(request).tasks.cancel(user_of(request), task_id)
+    outcome, task = await engine_of(request).tasks.write(tasks.cancel, user_of(request), task_id)
     if task is None:
         error = _not_found()
         return ApiResponse({"outcome": outcome, **error_body(error)}, error.status)
@@ -111,7 +113,8 @@ async def approve(request: Request) -> Response:
     task_id = _task_id(request)
     approve = native.parse_approval(await read_json(request, queries.SMALL_BODY_BYTES))
     call_id: str = request.path_params["call_id"]
-    return _response(await engine_of(request).tasks.decide(user_of(request), task_id, call_id, approve))
+    decided = await engine_of(request).tasks.write(tasks.decide, user_of(request), task_id, call_id, approve)
+    return _response(decided)
 
 
 async def events(request: Request) -> ASGIApp:
