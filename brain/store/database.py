@@ -178,15 +178,12 @@ class Database:
         """
         return await asyncio.shield(self.submit(lambda tx: function(tx, *args, **kwargs), durable=False))
 
-    async def write_in_steps(self, step: Work[bool], *, until: float = math.inf) -> bool:
+    async def write_in_steps(self, step: Work[bool], *, until: float = math.inf) -> None:
         """Write in small transactions, with pauses for other writers.
 
         Args:
             step: repeated while it returns true.
             until: start no step after this time of `time.monotonic`.
-
-        Returns:
-            Whether all steps are done.
 
         Raises:
             StoreError: a step failed; earlier steps stay.
@@ -201,7 +198,6 @@ class Database:
                 raise
             if has_more:
                 await asyncio.sleep(min(time.monotonic() - started, MAX_STEP_PAUSE))
-        return not has_more
 
     async def read(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function that reads, in one consistent snapshot.

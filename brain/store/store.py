@@ -28,6 +28,7 @@ from brain.store import (
     transfer,
     turns,
     users,
+    vacuum,
     vectors,
 )
 from brain.store.database import Database
@@ -35,7 +36,6 @@ from brain.store.leases import Leases
 from brain.store.tasks import ReportEnd, RunEnd
 from brain.store.turn_log import NewTurn, TurnLog
 from brain.store.tx import Tx
-from brain.store.vacuum import Vacuum
 
 CLOSING_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
@@ -119,7 +119,6 @@ class Store(Database):
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(path, clock=clock)
         self._leases = Leases(self)
-        self._vacuum = Vacuum(self)
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: set[asyncio.Task[None]] = set()
         self.signs = vectors.SignCache()
@@ -134,7 +133,7 @@ class Store(Database):
         await self.open_file(_take_over)
         if self.turn_log is not None:
             self.turn_log.open()
-        work = [self._leases.prolong_forever(), self._index_forever(), self._vacuum.sweep_forever()]
+        work = [self._leases.prolong_forever(), self._index_forever(), vacuum.sweep_forever(self)]
         self._tasks = [asyncio.create_task(one, name="maintenance") for one in work]
 
     async def close(self) -> None:
@@ -146,7 +145,7 @@ class Store(Database):
         await asyncio.gather(*self._dropping)
         await self._leases.close()
         if self._tasks and self.path is not None:
-            await self._vacuum.sweep(CLOSING_SECONDS)
+            await vacuum.sweep(self, CLOSING_SECONDS)
         self._tasks.clear()
         if self.turn_log is not None:
             self.turn_log.close()
@@ -339,7 +338,7 @@ class Store(Database):
             StoreError: the rows cannot be removed now; they are removed later.
         """
         counts = await self.write(conversations.delete_user, user)
-        await self._vacuum.remove()
+        await vacuum.remove(self)
         return counts
 
     async def scrub(self) -> None:
@@ -349,11 +348,11 @@ class Store(Database):
             StoreError: traces are left, because the disk is full or the file is in use.
         """
         if self.path is not None:
-            await self._vacuum.scrub()
+            await vacuum.scrub(self)
 
     async def _remove_deleted(self, conversation: int | None = None) -> None:
         try:
-            await self._vacuum.remove(conversation=conversation)
+            await vacuum.remove(self, conversation=conversation)
         except StoreError as error:
             log.warning("deleted rows will be removed later: %s", error)
 

@@ -2,8 +2,8 @@
 
 Rows without an owner (see `schema.py`) are removed and overwritten in small transactions. Their words stay in the
 full-text indexes until these are merged, and old page contents stay in the write-ahead log until it is emptied. All of
-it happens in the background. Copies of rows that moved between pages may stay in free space until `scrub` rewrites the
-file.
+it happens in the background, and any process continues what is left. Copies of rows that moved between pages may stay
+in free space until `scrub` rewrites the file.
 """
 
 import asyncio
@@ -31,83 +31,82 @@ SCRUB_PATIENCE_SECONDS = 5.0
 log = logging.getLogger("brain")
 
 
-class Vacuum:
-    """Removes deleted data from one store. The store records pending work, so that any process can continue it."""
+async def sweep_forever(database: Database) -> None:
+    """Sweep every few seconds."""
+    pause = SWEEP_SECONDS
+    while True:
+        await asyncio.sleep(pause)
+        started = time.monotonic()
+        await sweep(database)
+        pause = max(SWEEP_SECONDS, REST * (time.monotonic() - started))
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    async def sweep_forever(self) -> None:
-        """Sweep every few seconds."""
-        pause = SWEEP_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            started = time.monotonic()
-            await self.sweep()
-            pause = max(SWEEP_SECONDS, REST * (time.monotonic() - started))
+async def remove(database: Database, until: float = math.inf, conversation: int | None = None) -> None:
+    """Remove the rows of a deleted conversation, or all deleted rows.
 
-    async def remove(self, until: float = math.inf, conversation: int | None = None) -> None:
-        """Remove the rows of a deleted conversation, or all deleted rows.
+    Raises:
+        StoreError: the rows cannot be removed now.
+    """
+    await database.write_in_steps(partial(deletion.remove_some, conversation=conversation), until=until)
 
-        Raises:
-            StoreError: the rows cannot be removed now.
-        """
-        await self._database.write_in_steps(partial(deletion.remove_some, conversation=conversation), until=until)
 
-    async def sweep(self, seconds: float = math.inf) -> None:
-        """Remove deleted rows, merge the indexes and empty the log.
+async def sweep(database: Database, seconds: float = math.inf) -> None:
+    """Remove deleted rows, merge the indexes and empty the log.
 
-        Args:
-            seconds: time limit; the next sweep continues.
-        """
-        until = time.monotonic() + seconds
+    Args:
+        seconds: time limit; the next sweep continues.
+    """
+    until = time.monotonic() + seconds
+    try:
+        if await database.read(deletion.has_deleted):
+            await remove(database, until)
+        if database.path is None:
+            return
+        query = "SELECT removed FROM leftover WHERE removed > swept"
+        row = await database.read(lambda tx: tx.execute(query).fetchone())
+        if row is not None and await _merge(database, until) and await _empty_log(database, PATIENCE_SECONDS):
+            update = "UPDATE leftover SET swept = max(swept, ?)"
+            await database.write_unsynced(lambda tx: tx.execute(update, row) and None)
+    except StoreError as error:
+        log.warning("traces of deleted data cannot be removed: %s", error)
+
+
+async def scrub(database: Database) -> None:
+    """Remove all traces and rewrite the file, which blocks all writers.
+
+    Raises:
+        StoreError: traces are left, because the disk is full or the file is in use.
+    """
+    await remove(database)
+    await _merge(database, math.inf)
+    await database.run_outside(_rewrite_file)
+    if not await _empty_log(database, SCRUB_PATIENCE_SECONDS):
+        raise StoreError("Another process is reading the database. Try again.", "the log is in use")
+
+
+async def _merge(database: Database, until: float) -> bool:
+    """Merge the indexes, which removes deleted words; return whether it finished in time."""
+    for index in ("exchange_words", "item_words"):
+        pages = -PAGES  # a negative number starts a full merge, a positive one continues it
+        while await database.write_unsynced(_merge_some, index, pages):
+            pages = PAGES
+            if time.monotonic() >= until:
+                return False
+    return True
+
+
+async def _empty_log(database: Database, patience: float) -> bool:
+    """Empty the write-ahead log, waiting up to `patience` seconds for its readers; return whether it is empty."""
+
+    def empty(db: sqlite3.Connection) -> bool:
+        db.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
         try:
-            if await self._database.read(deletion.has_deleted):
-                await self.remove(until)
-            if self._database.path is None:
-                return
-            query = "SELECT removed FROM leftover WHERE removed > swept"
-            row = await self._database.read(lambda tx: tx.execute(query).fetchone())
-            if row is not None and await self._merge(until) and await self._empty_log(PATIENCE_SECONDS):
-                update = "UPDATE leftover SET swept = max(swept, ?)"
-                await self._database.write_unsynced(lambda tx: tx.execute(update, row) and None)
-        except StoreError as error:
-            log.warning("traces of deleted data cannot be removed: %s", error)
+            ((is_busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
+        return not is_busy
 
-    async def scrub(self) -> None:
-        """Remove all traces and rewrite the file, which blocks all writers.
-
-        Raises:
-            StoreError: traces are left, because the disk is full or the file is in use.
-        """
-        await self.remove()
-        await self._merge(math.inf)
-        await self._database.run_outside(_rewrite_file)
-        if not await self._empty_log(SCRUB_PATIENCE_SECONDS):
-            raise StoreError("Another process is reading the database. Try again.", "the log is in use")
-
-    async def _merge(self, until: float) -> bool:
-        """Merge the indexes, which removes deleted words; return whether it finished in time."""
-        for index in ("exchange_words", "item_words"):
-            pages = -PAGES  # a negative number starts a full merge, a positive one continues it
-            while await self._database.write_unsynced(_merge_some, index, pages):
-                pages = PAGES
-                if time.monotonic() >= until:
-                    return False
-        return True
-
-    async def _empty_log(self, patience: float) -> bool:
-        """Empty the write-ahead log, waiting up to `patience` seconds for its readers; return whether it is empty."""
-
-        def empty(db: sqlite3.Connection) -> bool:
-            db.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
-            try:
-                ((is_busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            finally:
-                db.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
-            return not is_busy
-
-        return await self._database.run_outside(empty)
+    return await database.run_outside(empty)
 
 
 def _merge_some(tx: Tx, index: str, pages: int) -> bool:

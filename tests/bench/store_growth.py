@@ -18,7 +18,7 @@ from typing import Any
 
 from brain.messages import Exchange, ItemEmbedding, Kind, Query, Text
 from brain.runtime import import_sanitizer
-from brain.store import conversations, items, vectors
+from brain.store import conversations, items, vacuum, vectors
 from brain.store.store import Store
 
 WORDS = 30_000
@@ -73,7 +73,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         await measure(store)
         say(f"{path.stat().st_size / 1e6:.0f} MB")
         await timed("a conversation deleted", store.delete("ada", "c1"))
-        await timed("its traces swept", store._vacuum.sweep())
+        await timed("its traces swept", vacuum.sweep(store))
         await timed("one user forgotten", store.forget("eve"))
         await timed("the file scrubbed", store.scrub())
         say(f"{path.stat().st_size / 1e6:.0f} MB")

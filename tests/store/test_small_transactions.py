@@ -12,7 +12,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, file, read_turn
 from brain.errors import StoreError
 from brain.messages import Counts, Kind
 from brain.runtime import import_sanitizer
-from brain.store import conversations, deletion, items, transfer, users, vectors
+from brain.store import conversations, deletion, items, transfer, users, vacuum, vectors
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -118,14 +118,14 @@ async def test_nothing_is_left_of_an_import_whose_process_was_killed(
 ) -> None:
     async with store_at(path, clock) as store:
         await SlowImport(store, export()).begin(3)
-        await store._vacuum.sweep()
+        await vacuum.sweep(store)
         assert (await rows(store))["item"] > 0
         if not is_restarted:
             clock.advance(seconds=60)
-            await store._vacuum.sweep()
+            await vacuum.sweep(store)
             assert await rows(store) == {}
     async with store_at(path, clock) as store:
-        await store._vacuum.sweep()
+        await vacuum.sweep(store)
         assert await rows(store) == {}
 
 
@@ -134,7 +134,7 @@ async def test_an_import_that_counts_as_dead_cannot_continue(file_store: Store, 
     store = file_store
     slow = await SlowImport(store, export()).begin(3)
     clock.advance(seconds=seconds)
-    await store._vacuum.sweep()
+    await vacuum.sweep(store)
     assert await slow.is_refused()
     assert await rows(store) == {}
 
@@ -153,7 +153,7 @@ async def test_what_came_to_exist_during_an_import_stays(file_store: Store) -> N
     while await slow.take():
         pass
     assert await slow.end() == Counts(facts=99)
-    await store._vacuum.sweep()
+    await vacuum.sweep(store)
     assert await read_turns(store, "ada", "c") == [("Mine", "Hi", "complete")]
     assert [one.text for one in await store.read(items.list_items, "ada", limit=200) if one.id == "f3"] == [
         "I like rock"
@@ -198,21 +198,20 @@ async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(
         assert await store.search(users.count, "ada") == Counts(conversations=1, messages=2, files=1, facts=5)
         assert {item.conversation_id for item in await store.read(items.list_items, "ada")} == {None}
         assert (await rows(store))["exchange"] == 301
-        await store._vacuum.remove(conversation=key)
+        await vacuum.remove(store, conversation=key)
         assert len(commits) > 300 / deletion.REMOVED_ROWS
         assert (await rows(store))["exchange"] == 1
         await delete("d")
     async with store_at(path, clock) as store:
-        await store._vacuum.sweep()
+        await vacuum.sweep(store)
         assert await rows(store) == {"item": 5, "item_words": 5, "user": 1}
 
 
-async def test_an_erased_user_is_gone_at_once(file_store: Store) -> None:
-    store = file_store
+async def test_an_erased_user_is_gone_at_once(store: Store) -> None:
     await store.import_user("ada", export(), import_sanitizer)
     assert await store.write(conversations.delete_user, "ada") == WHOLE
     assert await everything(store) == NOTHING
     await add_turn(store, "ada", "c", "Anew")
     assert len(await store.list_conversations("ada", words="anew")) == 1
-    await store._vacuum.sweep()
+    await vacuum.sweep(store)
     assert await rows(store) == {"conversation": 1, "exchange": 1, "exchange_words": 1, "user": 1}

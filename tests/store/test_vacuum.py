@@ -99,14 +99,14 @@ async def test_replaced_words_are_removed_too(path: Path, change: Callable[[Stor
         await add_turn(store, "adelheid", "n")
         await change(store)
         assert traces(path) > 0
-        await store._vacuum.sweep()
+        await vacuum.sweep(store)
         assert traces(path) == 0
 
 
 async def test_a_sweep_writes_nothing_where_nothing_was_deleted(file_store: Store) -> None:
     async def changes_of_a_sweep() -> int:
         before = await file_store.run_outside(lambda db: db.total_changes)
-        await file_store._vacuum.sweep()
+        await vacuum.sweep(file_store)
         return await file_store.run_outside(lambda db: db.total_changes) - before
 
     await fill(file_store)
@@ -121,9 +121,9 @@ async def test_a_sweep_that_had_no_time_is_continued(path: Path, monkeypatch: py
     async with store_at(path) as store:
         await fill(store)
         await erase_all(store)
-        await store._vacuum.sweep(0)
+        await vacuum.sweep(store, 0)
         assert traces(path) > 0
-        await store._vacuum.sweep()
+        await vacuum.sweep(store)
         assert traces(path) == 0
 
 
@@ -135,7 +135,7 @@ async def test_another_process_removes_what_one_left(path: Path) -> None:
             await erase_all(store)
         assert traces(path) > 0
     async with store_at(path) as store:
-        await store._vacuum.sweep()
+        await vacuum.sweep(store)
         assert traces(path) == 0
 
 
