@@ -3,6 +3,7 @@
 `python tests/store_writer.py FILE NAME`: random work without end.
 `python tests/store_writer.py FILE NAME hold`: begins one turn of conversation `shared`, and waits.
 `python tests/store_writer.py FILE NAME turns`: fifty turns of a conversation of its own.
+`python tests/store_writer.py FILE NAME imports`: imports of `import_records`, each for another user, without end.
 """
 
 import asyncio
@@ -10,10 +11,14 @@ import json
 import os
 import random
 import sys
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
-from store_helpers import add_turn, answer, fact, file, question
+from store_helpers import NOON, add_turn, answer, fact, file, question
 
+from brain.runtime import import_sanitizer
 from brain.store import items
 from brain.store.store import Store
 
@@ -34,8 +39,27 @@ async def main(path: str, name: str, what: str = "") -> None:
         for n in range(50):
             await add_turn(store, "ada", name, f"{name} {n}", f"answer {n}", number=n)
         await store.close()
+    elif what == "imports":
+        for n in count():
+            report("imports", f"{name}.{n}")
+            await store.import_user(f"{name}.{n}", import_records(), import_sanitizer)
+            report("imported", f"{name}.{n}")
     else:
         await write(store, name, random.Random(name))
+
+
+def import_records() -> Iterator[dict[str, Any]]:
+    """100 conversations of one exchange, and 100 facts: several transactions."""
+    now = NOON.isoformat()
+    yield {"kind": "brain", "version": 2}
+    for n in range(100):
+        yield {"kind": "conversation", "id": f"c{n}", "title": "Music", "created": now}
+        yield {
+            "kind": "exchange", "conversation": f"c{n}", "question_id": "q", "answer_id": "a", "message": "I like jazz",
+            "question": "I like jazz", "started": now, "outcome": "complete",
+        }  # fmt: skip
+    for n in range(100):
+        yield {"kind": "item", "type": "fact", "id": f"f{n}", "text": "I like jazz", "created": now, "updated": now}
 
 
 async def write(store: Store, name: str, rng: random.Random) -> None:

@@ -20,7 +20,8 @@ import pytest
 from store_helpers import add_turn, answer, question, read_turns, store_at
 
 from brain.errors import BadRequest
-from brain.store import items, open_store
+from brain.messages import Counts
+from brain.store import items, open_store, users, vacuum
 
 WRITER = Path(__file__).parent.parent / "store_writer.py"
 KILLS = int(os.environ.get("BRAIN_TEST_KILLS", "10"))
@@ -115,6 +116,34 @@ async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Pat
         names = [f"w{kill}.{n}" for n in range(6)]
         assert await before.is_in(path, names) or await after.is_in(path, names)
         check_file(path)
+
+
+async def test_a_killed_import_leaves_nothing(tmp_path: Path) -> None:
+    path, rng = tmp_path / "brain.db", random.Random(KILLS)
+    imported = set[str]()
+    for kill in range(max(2, KILLS // 4)):
+        with writer(path, f"w{kill}", "imports") as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(1 + 2 * rng.randrange(2))]
+            with closing(sqlite3.connect(path)) as db:
+                query, some = "SELECT count(*) FROM conversation WHERE user IS NULL", rng.randrange(1, 90)
+                while db.execute(query).fetchone()[0] < some:
+                    pass
+            process.kill()
+            lines += [line for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
+        words = [json.loads(line) for line in lines]
+        imported |= {user for what, user in words if what == "imported"}
+        async with store_at(path) as store:
+            names = set(await store.search(users.names))
+            assert imported <= names <= imported | {words[-1][1]}  # the last one may have ended, too
+            imported = names
+            await vacuum.sweep(store)
+            whole = Counts(conversations=100, messages=100, facts=100)
+            assert [await store.search(users.count, user) for user in names] == [whole] * len(names)
+        check_file(path)
+        with closing(sqlite3.connect(path)) as db:
+            for table, each in {"user": 1, "conversation": 100, "exchange": 100, "item": 100, "import": 0}.items():
+                assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (each * len(names),), table
 
 
 async def test_two_processes_never_mix_a_conversation(tmp_path: Path) -> None:
