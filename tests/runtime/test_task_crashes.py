@@ -10,7 +10,7 @@ import pytest
 SCRIPT = Path(__file__).parent.parent / "task_crashes.py"
 
 
-@pytest.mark.parametrize(("kind", "writes"), [("alone", (1, 46, 3)), ("shared", (2, 20, 6))])
+@pytest.mark.parametrize(("kind", "writes"), [("alone", (1, 26, 2)), ("shared", (2, 20, 6))])
 def test_nothing_is_lost_or_repeated(kind: str, writes: tuple[int, int, int]) -> None:
     command = [sys.executable, str(SCRIPT), kind, *map(str, writes)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
