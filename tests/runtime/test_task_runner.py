@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from limits import WAIT_SECONDS
+from store_helpers import NO_LIMITS, opened, task_of
 from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import Context, specialist
@@ -21,6 +23,7 @@ from brain.runtime.engine import Engine
 from brain.settings import read
 from brain.store import conversations, leases, tasks
 from brain.store import tasks as task_rows
+from brain.store.store import Store
 from brain.task import NewTask, Task
 
 
@@ -178,6 +181,25 @@ def test_cancel_in_every_state(state: str, outcome: str) -> None:
                 assert (await runner.engine.tasks.write(tasks.cancel, "ada", task.id))[0] == "already_canceled"
             assert (await runner.engine.tasks.write(tasks.cancel, "ada", "task0"))[0] == "not_found"
             assert (await runner.engine.tasks.write(tasks.cancel, "eve", task.id))[0] == "not_found"
+
+    asyncio.run(main())
+
+
+def test_another_process_adds_and_cancels_a_task(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "brain.db"
+        async with running(STORE=f"sqlite:{path}") as runner, opened(Store(path)) as other:
+            changed = asyncio.Event()
+            runner.engine.tasks.subscribe(changed.set)
+            runner.play(["Text ", asyncio.Event()])
+            task = await other.write(tasks.create, task_of("ada"), NO_LIMITS)
+            await runner.wait_for(task, lambda one: bool(one.turn_id))
+            await other.write(tasks.cancel, "ada", task.id)
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not runner.outcomes:
+                    await changed.wait()
+                    changed.clear()
+            assert runner.outcomes == ["canceled"]
 
     asyncio.run(main())
 

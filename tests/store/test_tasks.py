@@ -15,7 +15,7 @@ from brain.events import Usage
 from brain.messages import Call, Counts, History, Text
 from brain.store import conversations, tasks, users
 from brain.store.store import Store
-from brain.store.tasks import DayLimits, Duplicate, ReportEnd, RunEnd
+from brain.store.tasks import DayLimits, DueTask, Duplicate, ReportEnd, RunEnd
 from brain.task import Task, TaskApproval
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +145,20 @@ async def test_claims_alternate_between_users(store: Store) -> None:
         running += claimed
     assert order == ["ada 1", "bob 1", "eve 1", "ada 2", "ada 3", "ada 4"]
     assert await claim(store, at_once=9, per_user=2) == []
+
+
+async def test_a_task_that_changed_since_the_look_is_left_to_the_next_one(store: Store, clock: Clock) -> None:
+    task = await create(store)
+    later = await create(store, "later", every=DAILY, start=TOMORROW, next_run=TOMORROW)
+    (seen,) = (await store.read(tasks.look, 1, 1)).due
+    (waiting,) = await store.read(tasks.list_waiting)
+    assert seen is not None
+    for one in (task, later):
+        await store.write(tasks.change, "ada", one.id, lambda task: replace(task, title=f"New {task.title}"))
+    assert await store.write(tasks.claim, [DueTask(seen, None, NO_LIMITS)], 1, 1) == []
+    await store.write(tasks.correct_times, [(waiting, clock.time)])
+    assert (await found(store, later)).next_run == TOMORROW
+    assert [one.title for one in await claim(store)] == ["New Read"]
 
 
 async def test_a_claim_looks_at_due_tasks_only(path: Path) -> None:
