@@ -1,7 +1,8 @@
-"""Sentences about JSON that is not of a type, from the errors of msgspec."""
+"""What is wrong with JSON: duplicate keys, and sentences from the errors of msgspec."""
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -31,6 +32,26 @@ _UNITS = {"str": "characters", "array": "items", "object": "fields", "bytes": "b
 _BOUND = re.compile(r"Expected `(\w+)` (of length )?(>=|<=) (-?[\d.]+)(?: and <= (-?[\d.]+))?")
 
 
+class DuplicateKeyError(ValueError):
+    """A key that appears twice in one JSON object."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("the JSON repeats a key in one object")
+        self.key = key
+
+
+def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these pairs, for `json.JSONDecoder`.
+
+    Raises:
+        DuplicateKeyError: a key appears twice.
+    """
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise DuplicateKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
+    return values
+
+
 def describe_mismatch(error: msgspec.ValidationError, kind: Any) -> tuple[str, str]:
     """Return the path of a value that is not of a type, and the problem as the rest of a sentence.
 
@@ -55,6 +76,8 @@ def describe_mismatch(error: msgspec.ValidationError, kind: Any) -> tuple[str, s
         problem = f"is {quote_value(value[1])}{choices}"
     elif bound := _BOUND.fullmatch(problem):
         problem = _describe_bound(*bound.groups())
+    elif pattern := re.fullmatch(r"Expected `str` matching regex '(.*)'", problem):
+        problem = f"must match {pattern[1]}"
     elif problem == "Invalid RFC3339 encoded datetime":
         problem = "must be a time such as 2026-11-20T12:00:00Z"
     else:

@@ -18,7 +18,7 @@ from brain.messages import Attachment, ChatMessage, ClientSource, chat_messages,
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options
-from brain.protocols.turn_options import parse_context
+from brain.protocols.common import parse_context
 from brain.runtime.engine import Engine
 from brain.settings import KEYS, LOCAL_USER, read
 from brain.text import replace_surrogates, suggest

@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import Any, Literal, NamedTuple
 
 from brain.text import replace_surrogates
+from brain.validation import DuplicateKeyError, reject_duplicate_keys
 
 MARKER_LIMIT = 16_384
 """Longest marker, in characters, from opener to closer."""
@@ -209,7 +210,7 @@ def decode_object(body: str) -> tuple[Params | None, str]:
         return _replace_surrogates(value) if "\\ud" in body.lower() else value, ""
     except json.JSONDecodeError as error:
         return None, f"the JSON is not valid at character {error.pos + 1}"
-    except _UnsupportedJSON as error:
+    except (_UnsupportedJSON, DuplicateKeyError) as error:
         return None, str(error)
     except (ValueError, RecursionError):
         return None, "the JSON contains a number that is too long, or nests too deeply"
@@ -217,13 +218,6 @@ def decode_object(body: str) -> tuple[Params | None, str]:
 
 class _UnsupportedJSON(ValueError):
     """JSON that Python's parser accepts and Brain rejects."""
-
-
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> Params:
-    match = dict(pairs)
-    if len(match) < len(pairs):
-        raise _UnsupportedJSON("the JSON repeats a key in one object")
-    return match
 
 
 def _reject_constant(name: str) -> None:
@@ -238,7 +232,7 @@ def _parse_float(digits: str) -> float:
 
 
 DECODER = json.JSONDecoder(
-    object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant, parse_float=_parse_float
+    object_pairs_hook=reject_duplicate_keys, parse_constant=_reject_constant, parse_float=_parse_float
 )
 """Decodes JSON strictly; it raises `ValueError` or `RecursionError`."""
 
@@ -258,7 +252,7 @@ def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, list):
         return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return _reject_duplicates(
+        return reject_duplicate_keys(
             [(_replace_surrogates(key), _replace_surrogates(item)) for key, item in value.items()]
         )
     return value

@@ -12,8 +12,7 @@ from sse_starlette import EventSourceResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from brain.events import Error, Event, Notice, TurnStart
-from brain.protocols.bodies import as_rejection
-from brain.protocols.native import HEARTBEAT
+from brain.protocols.encoding import HEARTBEAT, as_rejection
 from brain.runtime.run import AnyRun
 from brain.server.responses import SAFE_HEADERS, error_response
 

@@ -8,7 +8,7 @@ from starlette.types import Scope
 
 from brain.errors import BadRequest
 from brain.protocols import ag_ui, ai_sdk, ollama, openai
-from brain.protocols.bodies import encode
+from brain.protocols.encoding import encode
 
 SAFE_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",

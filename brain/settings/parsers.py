@@ -17,6 +17,7 @@ from brain.errors import SettingsError
 from brain.events import StrategyName, SyntaxName
 from brain.task import ProfileName
 from brain.text import escape_invisible, suggest
+from brain.validation import DuplicateKeyError, reject_duplicate_keys
 
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -334,20 +335,14 @@ def table(value: Any) -> Mapping[str, Any]:
         TableError: It is no table, or has a key twice.
     """
     try:
-        parsed = json.loads(value, object_pairs_hook=_reject_duplicates) if isinstance(value, str) else value
+        parsed = json.loads(value, object_pairs_hook=reject_duplicate_keys) if isinstance(value, str) else value
+    except DuplicateKeyError as error:
+        raise TableError(f"The table has the key {error.key} twice.") from None
     except RecursionError:
         raise TableError("The table is nested too deeply.") from None
     if not isinstance(parsed, dict):
         raise TableError("The value is not a table.")
     return parsed
-
-
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise TableError(f"The table has the key {name} twice.")
-    return dict(pairs)
 
 
 def fields(place: str, values: Any, known: Mapping[str, Field]) -> dict[str, Any]:

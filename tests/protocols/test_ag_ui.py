@@ -16,7 +16,7 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import Encoder, InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
-from brain.protocols.turn_options import KnownNames
+from brain.protocols.common import Client
 from brain.settings import read
 from brain.turn_request import Tool, TurnRequest
 
@@ -29,7 +29,7 @@ START = ev.TurnStart("t1", "thread", "player", "mono", ev.Limits())
 def parse_body(**body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """A run with one question, and what else is in the body."""
     usual = {"threadId": "thread", "runId": "run", "messages": [{"id": "1", "role": "user", "content": "Hi"}]}
-    return parse(json.dumps({**usual, **body}).encode(), "me", SETTINGS, KnownNames(frozenset({"builtin"})))
+    return parse(json.dumps({**usual, **body}).encode(), Client("me", SETTINGS, frozenset({"builtin"})))
 
 
 def messages(*messages: Mapping[str, Any], **body: Any) -> list[ClientMessage]:
@@ -157,12 +157,8 @@ PART = "messages[0].content[1]"
         ({"parentRunId": ""}, 400, "parentRunId"),
         ({"messages": []}, 400, "messages"),
         (message("activity", content={}), 400, "messages"),
-        (message("user"), 400, "messages[0].content"),
         (message("user", content={}), 400, "messages[0].content"),
-        (message("system", content=[]), 400, "messages[0].content"),
-        (message("tool"), 400, "messages[0].toolCallId"),
         (message("tool", toolCallId="a", error="x" * 200_001), 413, "messages[0].error"),
-        (message("tool", toolCallId="a", content=[{"type": "image"}]), 400, "messages[0].content"),
         (part(type="text"), 400, f"{PART}.text"),
         (part(type="smell"), 400, f"{PART}.type"),
         (part(type="image"), 400, f"{PART}.source"),
@@ -173,9 +169,7 @@ PART = "messages[0].content[1]"
           for value in ("", "é")],
         ({"tools": [{"name": "", "description": ""}]}, 400, "tools[0].name"),
         ({"tools": [{"description": "no name"}]}, 400, "tools[0].name"),
-        ({"tools": [{"name": "a", "description": ""}] * 129}, 413, "tools"),
-        ({"tools": [{"name": "a", "description": "x" * 65_537}]}, 413, "tools[0].description"),
-        ({"tools": [{"name": "a", "parameters": {"x": "x" * 65_536}}]}, 413, "tools[0].parameters"),
+        ({"tools": [{"name": "a"}, {"name": "a"}]}, 400, "tools[1].name"),
         ({"context": [{"description": "a", "value": "x" * 200_001}]}, 413, "context"),
         ({"context": [{"value": "a"}]}, 400, "context[0].description"),
         ({"resume": [{"interruptId": "a", "status": "perhaps"}]}, 400, "resume[0].status"),

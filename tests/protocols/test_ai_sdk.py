@@ -12,7 +12,7 @@ from brain import events as ev
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ai_sdk import Decision, Encoder, RequestOptions, SdkVersion, encode_rejection, parse
-from brain.protocols.turn_options import KnownNames
+from brain.protocols.common import Client
 from brain.settings import read
 
 START = ev.TurnStart("t1", "chat", "player", "mono", ev.Limits())
@@ -272,7 +272,7 @@ def message(role: str, *parts: dict[str, Any] | str) -> dict[str, Any]:
 def request(*messages: dict[str, Any] | str, **more: Any) -> tuple[Any, list[ClientMessage], RequestOptions]:
     bodies = [message("user", one) if isinstance(one, str) else one for one in messages]
     body = json.dumps({"id": "chat", "messages": bodies, "trigger": "submit-message", **more})
-    return parse(body.encode(), "ann", read({}), KnownNames(frozenset({"player", "other"})))
+    return parse(body.encode(), Client("ann", read({}), frozenset({"player", "other"})))
 
 
 def tool(state: str | None, **more: Any) -> dict[str, Any]:

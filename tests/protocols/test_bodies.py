@@ -10,7 +10,8 @@ from brain_servers import brain_served
 from limits import WAIT_SECONDS
 
 from brain.errors import BadRequest
-from brain.protocols.bodies import decode, decode_any, encode
+from brain.protocols.common import decode, decode_any
+from brain.protocols.encoding import encode
 from brain.validation import NAME_LENGTH
 
 
@@ -46,9 +47,6 @@ def rejection(body: bytes, kind: Any = Body, place: str = "") -> tuple[str | Non
         (b'{"inner":{"name":"a","counts":7}}', "inner.counts"),
         (b'{"inner":{"name":"a"},"others":[{"name":"b","counts":[1,null]}]}', "others[0].counts[1]"),
         (b'{"inner":{"name":"a"},"by_name":{"a":"b"}}', "by_name[]"),
-        (b'{"inner":{"name":"a"},"inner":{"name":"b"}}', "inner"),
-        (b'{"inner":{"name":"a","\\u006eame":"b"}}', "name"),
-        (b'{"inner":{"name":"a"},"x":[{"y":1e999,"y":2}]}', "y"),
         (b'{"x":' + b"[" * 100_000, None),
         (b'{"inner":nul}', None),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from brain import events as ev
 from brain.prompts.blocks import error_block, result_block
-from brain.protocols.inline_results import InlineText
+from brain.protocols.encoding import InlineText
 from brain.settings import ShowResults
 
 URL = "http://127.0.0.1:8000/v1/turns/t1"

@@ -9,13 +9,12 @@ import pytest
 from brain.errors import BadRequest
 from brain.protocols import ai_sdk, native
 from brain.protocols.ag_ui import parse as parse_ag_ui
-from brain.protocols.ollama.request import parse_chat
-from brain.protocols.openai.request import parse as parse_openai
-from brain.protocols.turn_options import KnownNames
+from brain.protocols.common import Client
+from brain.protocols.ollama import parse_chat
+from brain.protocols.openai import parse as parse_openai
 from brain.settings import read
 
-SETTINGS = read({})
-NONE = KnownNames()
+CLIENT = Client(None, read({}))
 QUESTIONS = {
     "openai": '{"role":"user","content":"Hi"}',
     "ollama": '{"role":"user","content":"Hi"}',
@@ -28,12 +27,12 @@ EVERY_PROTOCOL = pytest.mark.parametrize("protocol", QUESTIONS)
 def parse(protocol: str, messages: str, more: str = "") -> Any:
     body = f'{{"messages":[{messages},{QUESTIONS[protocol]}],"model":"brain"{more}}}'
     if protocol == "openai":
-        return parse_openai(body.encode(), None, SETTINGS, NONE)
+        return parse_openai(body.encode(), CLIENT)
     if protocol == "ollama":
-        return parse_chat(body.encode(), None, SETTINGS, NONE)
+        return parse_chat(body.encode(), CLIENT)
     if protocol == "ai_sdk":
-        return ai_sdk.parse(body.replace(',"model":"brain"', "").encode(), None, SETTINGS, NONE)
-    return parse_ag_ui(body.replace('"model":"brain"', '"threadId":"t","runId":"r"').encode(), None, SETTINGS, NONE)
+        return ai_sdk.parse(body.replace(',"model":"brain"', "").encode(), CLIENT)
+    return parse_ag_ui(body.replace('"model":"brain"', '"threadId":"t","runId":"r"').encode(), CLIENT)
 
 
 def reject(protocol: str, messages: str, more: str = "") -> tuple[int, str | None, int]:
@@ -93,8 +92,8 @@ def test_the_native_body_has_a_limit_of_values_and_none_of_text() -> None:
         '{"message":"Hi","attachments":[' + '{"name":"a","text":"b"},' * 101 + "{}]}",
     ):
         with pytest.raises(BadRequest) as caught:
-            native.parse(body.encode(), None, SETTINGS, NONE)
+            native.parse(body.encode(), CLIENT)
         assert caught.value.status == 413
     attached = {"message": "Hi", "attachments": [{"name": "a.csv", "text": '"name",1\n' * 600_000}]}
-    parsed = native.parse(json.dumps(attached).encode(), None, SETTINGS, NONE)
+    parsed = native.parse(json.dumps(attached).encode(), CLIENT)
     assert len(parsed.attachments[0].data) == 5_400_000

@@ -12,23 +12,23 @@ from brain import events as ev
 from brain.errors import BadRequest
 from brain.messages import Attachment
 from brain.protocols import native
-from brain.protocols.turn_options import KnownNames
+from brain.protocols.common import Client
 from brain.settings import read
 from brain.turn_request import TurnRequest
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
-NAMES = KnownNames(frozenset({"builtin", "ollama:m"}), frozenset({"ocr", "docs"}), ["docs", "ocr"])
+CLIENT = Client("me", SETTINGS, frozenset({"builtin", "ollama:m"}), frozenset({"ocr", "docs"}), ["docs", "ocr"])
 MIB = 1024 * 1024
 FILE = Attachment(0, "f", "text/plain", b"f")
 
 
 def parse(body: Any) -> TurnRequest:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return native.parse(data, "me", SETTINGS, NAMES)
+    return native.parse(data, CLIENT)
 
 
 def parse_form(fields: Mapping[str, str], *files: Attachment) -> TurnRequest:
-    return native.parse_form(fields, list(files), "me", SETTINGS, NAMES)
+    return native.parse_form(fields, list(files), CLIENT)
 
 
 def base64_of(data: bytes) -> str:

@@ -23,17 +23,18 @@ from brain.messages import (
     Text,
 )
 from brain.prompts.blocks import block_content
+from brain.protocols.common import decode
 from brain.protocols.native import resources
 from brain.protocols.native.queries import (
-    Change,
-    Fact,
-    ListQuery,
+    ChangeBody,
+    ConversationsQuery,
+    FactBody,
+    MemoryQuery,
+    PageQuery,
+    RecallBody,
+    TasksQuery,
     parse_change,
-    parse_conversations_query,
-    parse_fact,
-    parse_memory_query,
-    parse_messages_query,
-    parse_recall,
+    parse_query,
     parse_title,
 )
 
@@ -233,16 +234,26 @@ def test_lone_surrogates_are_replaced() -> None:
 
 
 def test_queries_and_bodies() -> None:
-    assert parse_conversations_query({"q": "tea", "before": "c1", "limit": "5"}) == ListQuery("tea", "c1", 5)
-    assert parse_messages_query({"before": "m1"}) == ListQuery("", "m1", 50)
-    assert parse_memory_query({"kind": "fact", "category": "general"}) == ListQuery(kind="fact", category="general")
+    found = parse_query({"q": "tea", "before": "c1", "limit": "5"}, ConversationsQuery)
+    assert (found.q, found.before, found.limit) == ("tea", "c1", 5)
+    assert parse_query({"before": "m1"}, PageQuery) == PageQuery("m1", 50)
+    memory = parse_query({"kind": "fact", "category": "general"}, MemoryQuery)
+    assert (memory.kind, memory.category, memory.q) == ("fact", "general", "")
+    assert parse_query({"state": "running,waiting,running"}, TasksQuery).states == ["running", "waiting"]
+    assert parse_query({}, TasksQuery).states == []
     assert parse_title(json.dumps({"title": f" {'ü' * 200} "}).encode()) == "ü" * 200
-    assert parse_fact(b'{"text": "I like tea"}') == Fact("I like tea", None, mutable=True)
     body = b'{"text": "I like tea", "category": "preferences", "mutable": false}'
-    assert parse_fact(body) == Fact("I like tea", "preferences", mutable=False)
-    assert parse_change(b'{"text": "I like coffee"}') == Change("I like coffee")
-    assert parse_change(b'{"mutable": false}') == Change(mutable=False)
-    assert parse_recall(b'{"recall": false}') is False
+    assert decode(body, FactBody) == FactBody("I like tea", "preferences", mutable=False)
+    assert parse_change(b'{"text": "I like coffee"}') == ChangeBody("I like coffee")
+    assert parse_change(b'{"mutable": false}') == ChangeBody(mutable=False)
+
+
+def query(kind: type[Any]) -> Any:
+    return lambda sent: parse_query(sent, kind)
+
+
+def body(kind: type[Any]) -> Any:
+    return lambda sent: decode(sent, kind)
 
 
 def bodies(parse: Any, *rows: tuple[Any, str]) -> Sequence[Any]:
@@ -252,19 +263,21 @@ def bodies(parse: Any, *rows: tuple[Any, str]) -> Sequence[Any]:
 @pytest.mark.parametrize(
     ("parse", "sent", "field"),
     [
-        *[(parse_conversations_query, {"limit": limit}, "limit") for limit in ("", "0", "201", "１", "9" * 5_000)],
-        (parse_conversations_query, {"before": "a b"}, "before"),
-        (parse_conversations_query, {"q": "x" * 1_001}, "q"),
-        (parse_conversations_query, {"page": "2"}, "page"),
-        (parse_messages_query, {"q": "tea"}, "q"),
-        (parse_memory_query, {"kind": "summary"}, "kind"),
+        *[(query(PageQuery), {"limit": limit}, "limit") for limit in ("", "0", "201", "１", "9" * 5_000)],
+        *[(query(PageQuery), {"before": before}, "before") for before in ("a b", "a\n", "", "x" * 65)],
+        (query(ConversationsQuery), {"q": "x" * 1_001}, "q"),
+        (query(ConversationsQuery), {"page": "2"}, "page"),
+        (query(PageQuery), {"q": "tea"}, "q"),
+        (query(MemoryQuery), {"kind": "summary"}, "kind"),
+        (query(TasksQuery), {"conversation_id": "a b"}, "conversation_id"),
+        (lambda sent: query(TasksQuery)(sent).states, {"state": "running,done"}, "state"),
         *bodies(
             parse_title, *(({"title": text}, "title") for text in ("", "  ", "a\nb", "a\u2028b", "a\x00b", "x" * 201))
         ),
-        *bodies(parse_fact, ({}, "text"), ({"text": None}, "text"), ({"text": "x", "kind": "memory"}, "kind")),
-        *bodies(parse_fact, ({"text": "x", "category": "family"}, "category")),
+        *bodies(body(FactBody), ({}, "text"), ({"text": None}, "text"), ({"text": "x", "kind": "memory"}, "kind")),
+        *bodies(body(FactBody), ({"text": "x", "category": "family"}, "category")),
         *bodies(parse_change, ({}, "text"), ({"category": None}, "text"), ({"id": "x"}, "id")),
-        *bodies(parse_recall, ({}, "recall"), ({"recall": 0}, "recall")),
+        *bodies(body(RecallBody), ({}, "recall"), ({"recall": 0}, "recall")),
     ],
 )
 def test_what_is_wrong_is_rejected_with_its_field(parse: Any, sent: Any, field: str) -> None:

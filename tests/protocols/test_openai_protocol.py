@@ -11,8 +11,8 @@ from brain import events as ev
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import openai
+from brain.protocols.common import Client
 from brain.protocols.openai import RequestOptions
-from brain.protocols.turn_options import KnownNames
 from brain.settings import read
 from brain.turn_request import Sampling, Tool, TurnRequest
 
@@ -30,7 +30,7 @@ def parse(
     *messages: Any, conversation_id: str | None = None, **fields: Any
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     data = json.dumps({"messages": messages or [HI], **fields}).encode()
-    return openai.parse(data, "me", SETTINGS, KnownNames(frozenset({"builtin", "ollama:m"})), conversation_id)
+    return openai.parse(data, Client("me", SETTINGS, frozenset({"builtin", "ollama:m"})), conversation_id)
 
 
 def rejection(*messages: Any, **fields: Any) -> tuple[int, str | None]:
@@ -151,12 +151,10 @@ REJECTED: list[tuple[dict[str, Any], int, str]] = [
      "response_format.json_schema.schema"),
     ({"response_format": {"type": "x" * 70_000}}, 413, "response_format"),
     *[({"tools": [tool]}, 400, "tools[0].type")
-      for tool in ({"type": "custom", "custom": {"name": "a"}}, {"function": {"name": "a"}}, {"type": "function"})],
-    ({"tools": [function(), function("b"), function()]}, 400, "tools[2]"),
-    *[({"tools": [function(name)]}, 400, "tools[0].function.name") for name in ("", "x" * 129)],
+      for tool in ({"type": "custom", "custom": {"name": "a"}}, {"function": None}, {"type": "function"})],
+    ({"tools": [function(), function("b"), function()]}, 400, "tools[2].function.name"),
+    ({"tools": [function("")]}, 400, "tools[0].function.name"),
     ({"tools": [function(parameters="x")]}, 400, "tools[0].function.parameters"),
-    ({"tools": [function(parameters={"a": "x" * 33_000})]}, 413, "tools[0].function.parameters"),
-    ({"tools": [function(description="x" * 33_000)]}, 413, "tools[0].function.description"),
     ({"tools": [function()] * 129}, 413, "tools"),
     ({"tools": [function()], "tool_choice": function("b")}, 400, "tool_choice"),
     *[({"tool_choice": choice}, 400, "tool_choice")
@@ -239,7 +237,6 @@ def test_calls_of_client_tools(arguments: Any, params: Mapping[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("message", "status", "field"),
     [
-        ({"role": "tool", "content": "3"}, 400, "tool_call_id"),
         ({"role": "user", "content": 7}, 400, "content"),
         (parts("Hi"), 400, "content[0]"),
         (parts({"text": "Hi"}), 400, "content[0].type"),
@@ -247,11 +244,11 @@ def test_calls_of_client_tools(arguments: Any, params: Mapping[str, Any]) -> Non
         (parts({"type": "text", "text": "a"}, {"type": "input_audio", "input_audio": {}}), 400, "content[1].type"),
         (parts({"type": "image_url"}), 400, "content[0].image_url"),
         *[(image(url), 400, "content[0].image_url")
-          for url in ("https://example.org/a.png", "data:image/png,abc", "data:image/png;base64",
+          for url in ("https://example.org/a.png", "data:image/png;base64",
                       "data:image/png;base64,%%%", "data:image/png;base64,")],
         (parts({"type": "file", "file": {"file_id": "file-1"}}), 400, "content[0].file"),
         *[(parts({"type": "file", "file": {"file_data": data}}), 400, "content[0].file.file_data")
-          for data in ("=", "data:a/b,x")],
+          for data in ("=", "data:a/b,")],
         ({"role": "assistant", "content": image("data:;base64,aGk=")["content"]}, 400, "content"),
         ({"role": "assistant", "function_call": {"name": "a", "arguments": "{}"}}, 400, "function_call"),
         ({"role": "assistant", "tool_calls": [{"id": "1", "type": "custom", "function": {"name": "a"}}]}, 400,
@@ -259,7 +256,6 @@ def test_calls_of_client_tools(arguments: Any, params: Mapping[str, Any]) -> Non
         ({"role": "assistant", "tool_calls": [{"id": "1", "type": "function"}]}, 400, "tool_calls[0].function"),
         (parts(*[{"type": "text", "text": "x" * 100_000}] * 3), 413, "content"),
         (parts(*[{"type": "text", "text": "x"}] * 1001), 413, "content"),
-        ({"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "a"}}] * 129}, 413, "tool_calls"),
     ],
     ids=lambda value: str(value)[:50],
 )  # fmt: skip
@@ -294,7 +290,7 @@ def encoder(*, with_usage: bool = False) -> openai.Encoder:
 
 
 def response(*events: ev.Event) -> Any:
-    return json.loads(encoder().encode_response(events))
+    return encoder().encode_response(events)
 
 
 def test_the_stream_literally() -> None:

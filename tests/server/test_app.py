@@ -32,7 +32,7 @@ from starlette.routing import Route
 from turn_helpers import prose, registry_of
 
 from brain import Context, Registry, Result, mount, specialist
-from brain.protocols.bodies import check_keys
+from brain.protocols.common import check_strictly
 
 MIB = 1024 * 1024
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -235,9 +235,9 @@ def test_a_large_body_is_parsed_in_a_thread(server: Server, monkeypatch: pytest.
 
     def check(*args: Any) -> None:
         threads.add(threading.current_thread().name)
-        check_keys(*args)
+        check_strictly(*args)
 
-    monkeypatch.setattr("brain.server.routes.requests.check_keys", check)
+    monkeypatch.setattr("brain.server.routes.requests.check_strictly", check)
     with client_of(server) as client:
         body = {"messages": [{"role": "user", "content": "[ [ [ " * 33_000}] * 3}
         assert client.post("/v1/chat/completions", json=body).status_code == 200

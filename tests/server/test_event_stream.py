@@ -18,7 +18,7 @@ from turn_helpers import Player, ask_for, prose, turn_of
 
 from brain.errors import ModelError
 from brain.events import Done, Event, Notice, Token
-from brain.protocols import native
+from brain.protocols import encoding
 from brain.runtime.run import Run, RunOptions
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION, EventStreamResponse, Reader
 
@@ -90,7 +90,7 @@ class Client:
     def frames(self) -> bytes:
         """All bytes without heartbeats."""
         return b"".join(
-            message["body"] for message in self.sent if message.get("body", native.HEARTBEAT) != native.HEARTBEAT
+            message["body"] for message in self.sent if message.get("body", encoding.HEARTBEAT) != encoding.HEARTBEAT
         )
 
     @property

@@ -23,7 +23,7 @@ from brain.cli.process import DONE, FAILED, UsageError, print_error
 from brain.cli.terminal.messages import explain_outcome
 from brain.events import Error, Event, TaskChange
 from brain.messages import Attachment
-from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
+from brain.protocols.common import MAX_ATTACHMENTS, too_many_attachments
 from brain.runtime.engine import Engine
 from brain.settings import Settings
 from brain.turn_request import STRATEGY_OPTIONS, TurnRequest

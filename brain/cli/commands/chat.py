@@ -21,7 +21,7 @@ from brain.cli.terminal.prompt import Prompt, Words, confirm
 from brain.errors import BadRequest, StoreError
 from brain.events import AssistMode
 from brain.messages import ConversationPage
-from brain.protocols.native import MESSAGE_LENGTH
+from brain.protocols.common import MESSAGE_LENGTH
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER, Settings
 from brain.text import replace_surrogates

@@ -17,7 +17,7 @@ from brain.cli.process import CommandError
 from brain.errors import BadRequest
 from brain.events import AssistMode
 from brain.messages import Conversation, ConversationPage, new_conversation_id
-from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
+from brain.protocols.common import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.runtime.assistant import find_mode
 from brain.settings import LOCAL_USER

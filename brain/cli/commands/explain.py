@@ -12,7 +12,7 @@ from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms
 from brain.events import SpecialistError
 from brain.messages import Call, Exchange, PassReport, to_answer_id
 from brain.prompts.blocks import block_content
-from brain.protocols.bodies import encode
+from brain.protocols.encoding import encode
 from brain.protocols.native.resources import turn_report
 from brain.runtime.archive import find_recording
 from brain.settings import Settings

@@ -19,8 +19,14 @@ from brain.cli.process import UsageError
 from brain.errors import BadRequest
 from brain.events import StrategyName
 from brain.messages import Attachment
-from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS, make_attachment, too_many_attachments
-from brain.protocols.native import ID, MESSAGE_LENGTH
+from brain.protocols.common import (
+    ATTACHMENT_BYTES,
+    ID,
+    MAX_ATTACHMENTS,
+    MESSAGE_LENGTH,
+    make_attachment,
+    too_many_attachments,
+)
 from brain.settings import LOCAL_USER, Settings
 from brain.text import escape_invisible, suggest
 from brain.turn_request import STRATEGY_OPTIONS, TurnRequest

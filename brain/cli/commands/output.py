@@ -19,7 +19,7 @@ from brain.cli.terminal.plain import Plain
 from brain.errors import ModelError
 from brain.events import Done, Error, Event
 from brain.protocols import native
-from brain.protocols.bodies import encode
+from brain.protocols.encoding import encode
 from brain.runtime.run import Run
 
 MIN_LIVE_WIDTH = 24

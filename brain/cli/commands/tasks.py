@@ -14,8 +14,8 @@ from brain.cli.commands.store_access import open_existing_store
 from brain.cli.process import DONE, FAILED, CommandError, UsageError, print_error
 from brain.cli.terminal.messages import is_yes
 from brain.errors import BadRequest
-from brain.protocols.bodies import encode
-from brain.protocols.native import tasks as protocol
+from brain.protocols.encoding import encode
+from brain.protocols.native import resources as protocol
 from brain.settings import Settings
 from brain.store import tasks as stored
 from brain.store.store import Store

@@ -23,7 +23,8 @@ from brain.errors import BadRequest, StoreError
 from brain.messages import Counts
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
-from brain.protocols.bodies import decode_any, encode
+from brain.protocols.common import decode_any
+from brain.protocols.encoding import encode
 from brain.runtime import archive, import_sanitizer
 from brain.settings import LOCAL_USER, Settings
 from brain.store import path_of, tasks, users

@@ -46,7 +46,7 @@ from brain.events import (
     Token,
     TurnStart,
 )
-from brain.protocols.inline_results import describe_round
+from brain.protocols.encoding import describe_round
 from brain.text import escape_invisible
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

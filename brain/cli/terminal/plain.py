@@ -27,7 +27,7 @@ from brain.events import (
     Thinking,
     Token,
 )
-from brain.protocols.inline_results import describe_round
+from brain.protocols.encoding import describe_round
 from brain.text import escape_invisible
 
 

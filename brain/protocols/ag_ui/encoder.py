@@ -13,7 +13,6 @@ from brain.events import (
     Done,
     Error,
     Event,
-    ModelUsage,
     Notice,
     Round,
     SpecialistError,
@@ -27,9 +26,8 @@ from brain.events import (
     Usage,
 )
 from brain.protocols.ag_ui.request import RequestOptions
-from brain.protocols.bodies import encode
-from brain.protocols.inline_results import format_params
-from brain.protocols.native import HEARTBEAT, event_data
+from brain.protocols.encoding import HEARTBEAT, SSE_TYPE, data_frame, encode, format_params, token_counts
+from brain.protocols.native import event_data
 
 PROTOCOL_VERSION = "1.0"
 
@@ -62,7 +60,7 @@ class Encoder:
         closed: whether the run has ended. A call that needs approval ends it, too.
     """
 
-    content_type = b"text/event-stream; charset=utf-8"
+    content_type = SSE_TYPE
     headers: Sequence[tuple[bytes, bytes]] = ()
     heartbeat = HEARTBEAT
 
@@ -231,7 +229,7 @@ class Encoder:
         self.closed = True
         closing, more = self._close_step(), self._usage_fields()
         if isinstance(event, Error):
-            return closing + _data({**_run_error(event.message, event.code), **more})
+            return closing + data_frame({**_run_error(event.message, event.code), **more})
         result = {
             "stopReason": event.stop_reason,
             "calls": event.calls,
@@ -247,7 +245,7 @@ class Encoder:
         usage = self._usage
         if usage is None:
             return {}
-        counts = [_usage_of(name, one) for name, one in (usage.models or {self._model: usage}).items()]
+        counts = [{"model": name, **token_counts(one)} for name, one in (usage.models or {self._model: usage}).items()]
         return {"usage": counts, **({"metadata": {"usageEstimated": True}} if usage.estimated else {})}
 
     def _client_id(self, call_id: str) -> str:
@@ -265,18 +263,7 @@ def encode_rejection(error: BadRequest) -> tuple[int, dict[str, str]]:
 
 def encode_failed_run(options: RequestOptions, error: BadRequest) -> bytes:
     """Return a run that fails at once. The protocol requires it for rejected answers to interrupts."""
-    return _run_started(options) + _data(_run_error(error.message, error.code))
-
-
-def _usage_of(model: str, usage: ModelUsage) -> Mapping[str, Any]:
-    reused = {} if usage.reused_tokens is None else {"cachedInputTokens": usage.reused_tokens}
-    return {
-        "model": model,
-        "inputTokens": usage.prompt_tokens,
-        "outputTokens": usage.completion_tokens,
-        "totalTokens": usage.prompt_tokens + usage.completion_tokens,
-        **reused,
-    }
+    return _run_started(options) + data_frame(_run_error(error.message, error.code))
 
 
 def _run_error(message: str, code: str) -> dict[str, str]:
@@ -296,8 +283,4 @@ def _custom(name: str, value: Mapping[str, Any]) -> bytes:
 
 
 def _frame(kind: str, **fields: Any) -> bytes:
-    return _data({"type": kind, **fields})
-
-
-def _data(event: Mapping[str, Any]) -> bytes:
-    return b"data: %b\n\n" % encode(event)
+    return data_frame({"type": kind, **fields})

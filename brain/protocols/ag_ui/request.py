@@ -1,27 +1,114 @@
-"""Parses requests from AG-UI clients. Brain's own options are in `forwardedProps`."""
+"""Parses requests from AG-UI clients. Brain's own options are in `forwardedProps`.
+
+As the protocol requires, unknown fields are ignored, and optional fields can be null.
+"""
 
 import hashlib
 import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from brain.messages import ClientMessage
-from brain.protocols.ag_ui.history import parse_messages
-from brain.protocols.ag_ui.schema import AnswerBody, PropsBody, RunBody, ToolBody
-from brain.protocols.bodies import decode, decode_any, invalid
-from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
-from brain.protocols.turn_options import ID, KnownNames, build_request
-from brain.settings import Settings
-from brain.turn_request import Tool, TurnRequest
+import msgspec
+
+from brain.messages import Attachment, ClientMessage
+from brain.protocols.common import (
+    ABSENT,
+    ID,
+    SCHEMA_BYTES,
+    CallBody,
+    Client,
+    Content,
+    FunctionBody,
+    MessageBody,
+    TurnOptions,
+    build_request,
+    check_length,
+    check_value_count,
+    decode,
+    decode_any,
+    decode_attachment,
+    invalid,
+    is_present,
+    newest_question,
+    parse_messages,
+    parse_parts,
+    parse_tools,
+)
+from brain.turn_request import TurnRequest
 from brain.validation import quote_value
 
 ID_LENGTH = 256
-MAX_TOOLS = 128
-TOOL_BYTES = 65_536
-"""Size limit of a tool's schema, and character limit of its description."""
-PAYLOAD_BYTES = 65_536
 
 _INTERRUPT_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})\.(?P<after>[0-9]{1,9})", re.ASCII)
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    """A body with camel-case field names."""
+
+
+class SourceBody(_Body):
+    """A file: `value` is base64, a URL or a handle."""
+
+    type: Literal["data", "url", "file"]
+    value: str
+    mime_type: str | None = None
+
+
+class PartBody(_Body):
+    """One part of a message. `binary` is any file, from clients before version 1.0 of the protocol."""
+
+    type: Literal["text", "image", "audio", "video", "document", "binary"]
+    text: str | None = None
+    source: SourceBody | None = None
+    metadata: dict[str, Any] | None = None
+    mime_type: str | None = None
+    data: str | None = None
+    filename: str | None = None
+
+
+class RunMessage(MessageBody, rename="camel"):
+    """One message. Only an activity, which no model reads, has an object as content."""
+
+    tool_calls: list[CallBody] | None = None
+    tool_call_id: str | None = None
+    content: str | list[PartBody] | dict[str, Any] | None = None
+    error: str | None = None
+
+
+class ContextBody(_Body):
+    """Information from the application."""
+
+    description: str
+    value: str
+
+
+class AnswerBody(_Body):
+    """A user's answer to an interrupt."""
+
+    interrupt_id: str
+    status: Literal["resolved", "cancelled"]
+    payload: msgspec.Raw = ABSENT
+
+
+class PropsBody(TurnOptions):
+    """Brain's own options. Other properties are ignored."""
+
+    model: str | None = None
+    system: str | None = None
+
+
+class RunBody(_Body):
+    """The body of `POST /ag-ui/run`, a `RunAgentInput`."""
+
+    thread_id: str
+    run_id: str
+    messages: msgspec.Raw
+    parent_run_id: str | None = None
+    tools: list[FunctionBody] | None = None
+    context: list[ContextBody] | None = None
+    forwarded_props: msgspec.Raw = ABSENT
+    resume: list[AnswerBody] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +144,7 @@ class InterruptAnswer:
     approve: bool | None
 
 
-def parse(
-    data: bytes, user: str | None, settings: Settings, known: KnownNames
-) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
+def parse(data: bytes, client: Client) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /ag-ui/run`."""
     check_value_count(data)
     body = decode(data, RunBody)
@@ -69,20 +154,19 @@ def parse(
     conversation_id = body.thread_id
     if not ID.fullmatch(conversation_id):
         conversation_id = f"thread-{hashlib.sha256(body.thread_id.encode()).hexdigest()[:40]}"
-    messages = parse_messages(body.messages)
+    messages = parse_messages(body.messages, RunMessage, _parse_content)
     if not messages and not body.resume:
         raise invalid("messages", "is empty")
     is_object = bytes(body.forwarded_props).lstrip().startswith(b"{")  # anything else has no options
     props = decode(body.forwarded_props, PropsBody, "forwardedProps") if is_object else PropsBody()
-    check_count(body.tools, MAX_TOOLS, "tools")
     request = build_request(
-        props, user, settings, known,
+        props, client,
         place="forwardedProps.",
         model=props.model,
         system=props.system,
         message=newest_question(messages),
         conversation_id=conversation_id,
-        tools=tuple(parse_tool(tool, f"tools[{n}]") for n, tool in enumerate(body.tools or ())),
+        tools=parse_tools(body.tools),
         asks_person=True,
     )  # fmt: skip
     if context := "\n".join(f"{entry.description}: {entry.value}" for entry in body.context or ()):
@@ -93,14 +177,35 @@ def parse(
     return request, messages, options
 
 
-def parse_tool(body: ToolBody, place: str) -> Tool:
-    """Return a client tool. Parameters that are not an object are ignored."""
-    if not 0 < len(body.name) <= ID_LENGTH:
-        raise invalid(f"{place}.name", f"has {len(body.name)} characters; use 1 to {ID_LENGTH}")
-    description = check_length(body.description, f"{place}.description", TOOL_BYTES)
-    raw = bytes(body.parameters)
-    parameters = decode_any(body.parameters, TOOL_BYTES, f"{place}.parameters") if raw else None
-    return Tool(body.name, description, parameters if isinstance(parameters, dict) else {})
+def _parse_content(body: RunMessage, place: str) -> Content:
+    content = body.content
+    files: tuple[Attachment, ...] = ()
+    if isinstance(content, dict):
+        raise invalid(f"{place}.content", "must be a string or a list of parts")
+    if isinstance(content, list):
+        text, files = parse_parts(content, f"{place}.content", _parse_part)
+    else:
+        text = check_length(content, f"{place}.content")
+    return text or check_length(body.error, f"{place}.error"), files
+
+
+def _parse_part(part: PartBody, place: str) -> str | Attachment:
+    if part.type == "text":
+        if part.text is None:
+            raise invalid(f"{place}.text", "is missing")
+        return part.text
+    name, media_type, data, field = part.filename or "file", part.mime_type or "", part.data, f"{place}.data"
+    if part.type != "binary":
+        place = f"{place}.source"
+        if part.source is None:
+            raise invalid(place, "is missing")
+        filename = (part.metadata or {}).get("filename")
+        name = filename if isinstance(filename, str) else part.type
+        is_data = part.source.type == "data" or part.source.value.startswith("data:")
+        data, media_type, field = part.source.value if is_data else None, part.source.mime_type or "", f"{place}.value"
+    if data is None:
+        raise invalid(place, "has no data, and Brain fetches no files; send the content in base64")
+    return decode_attachment(name, media_type, data, field)
 
 
 def parse_resume(resume: Sequence[AnswerBody]) -> list[InterruptAnswer]:
@@ -114,7 +219,7 @@ def parse_resume(resume: Sequence[AnswerBody]) -> list[InterruptAnswer]:
 def _parse_answer(body: AnswerBody, place: str) -> InterruptAnswer:
     approve: bool | None = None
     if body.status != "cancelled":
-        payload = decode_any(body.payload, PAYLOAD_BYTES, place) if bytes(body.payload) else None
+        payload = decode_any(body.payload, SCHEMA_BYTES, place) if is_present(body.payload) else None
         if isinstance(payload, dict):
             payload = payload.get("approved", payload.get("approve"))
         if not isinstance(payload, bool):

@@ -27,9 +27,9 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.protocols.ai_sdk.schema import SdkVersion
-from brain.protocols.bodies import encode
-from brain.protocols.native import HEARTBEAT, event_data
+from brain.protocols.ai_sdk.request import SdkVersion
+from brain.protocols.encoding import HEARTBEAT, SSE_TYPE, data_frame, encode, token_counts
+from brain.protocols.native import event_data
 from brain.text import replace_surrogates
 
 CANCELLED = "The call was cancelled."
@@ -65,7 +65,7 @@ class Encoder:
         closed: whether the stream has ended.
     """
 
-    content_type = b"text/event-stream; charset=utf-8"
+    content_type = SSE_TYPE
     headers: Sequence[tuple[bytes, bytes]] = ((b"x-vercel-ai-ui-message-stream", b"v1"),)
     heartbeat = HEARTBEAT
 
@@ -303,13 +303,9 @@ def encode_rejection(error: BadRequest) -> tuple[int, bytes]:
 
 def _usage(usage: ModelUsage) -> Mapping[str, Any]:
     """The SDK's fields, and Brain's `estimated` and `models`."""
-    reused = {} if usage.reused_tokens is None else {"cachedInputTokens": usage.reused_tokens}
     models = usage.models if isinstance(usage, Usage) else None
     return {
-        "inputTokens": usage.prompt_tokens,
-        "outputTokens": usage.completion_tokens,
-        "totalTokens": usage.prompt_tokens + usage.completion_tokens,
-        **reused,
+        **token_counts(usage),
         "estimated": usage.estimated,
         **({} if models is None else {"models": {name: _usage(one) for name, one in models.items()}}),
     }
@@ -321,4 +317,4 @@ def _transient(name: str, data: Mapping[str, Any]) -> bytes:
 
 
 def _frame(**fields: Any) -> bytes:
-    return b"data: %b\n\n" % encode(fields)
+    return data_frame(fields)

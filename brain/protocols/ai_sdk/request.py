@@ -1,20 +1,98 @@
-"""Parses requests from the Vercel AI SDK: for a turn, or for the rest of a turn after approvals."""
+"""Parses requests from the Vercel AI SDK: for a turn, or for the rest of a turn after approvals.
+
+As in the SDK, unknown fields are ignored.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from brain.messages import ClientMessage
-from brain.protocols.ai_sdk.history import parse_messages
-from brain.protocols.ai_sdk.schema import ChatBody, MessageBody, SdkVersion
-from brain.protocols.bodies import decode, invalid
-from brain.protocols.client_messages import check_value_count, newest_question
-from brain.protocols.turn_options import KnownNames, build_request, check_id
-from brain.settings import Settings
+import msgspec
+
+from brain.messages import Attachment, ClientMessage, ClientToolCall
+from brain.protocols.common import (
+    ARGUMENTS_BYTES,
+    MAX_PARTS,
+    Client,
+    TurnOptions,
+    build_request,
+    check_id,
+    check_length,
+    check_limit,
+    check_value_count,
+    collect_messages,
+    decode,
+    decode_any,
+    decode_messages,
+    decode_url,
+    invalid,
+    newest_question,
+    parse_arguments,
+    parse_parts,
+)
+from brain.protocols.encoding import encode
 from brain.turn_request import TurnRequest
 from brain.validation import quote_value
 
+SdkVersion = Literal[5, 6, 7]
+
+DENIED = "The user declined this call."
+"""The result of a declined call, for the model."""
+
+_NULL = msgspec.Raw(b"null")
 _APPROVAL_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})", re.ASCII)
+_OTHER_PARTS = ("reasoning", "step-start", "data-", "source-")
+"""Prefixes of part types that a model does not read."""
+
+
+class ApprovalBody(msgspec.Struct):
+    """The approval of a call; `approved` is missing until the user decides."""
+
+    id: str
+    approved: bool | None = None
+
+
+class PartBody(msgspec.Struct, rename="camel"):
+    """One part of a message, of any type."""
+
+    type: str
+    text: str | None = None
+    url: str | None = None
+    media_type: str | None = None
+    filename: str | None = None
+    tool_name: str | None = None
+    state: str | None = None
+    preliminary: bool | None = None
+    input: msgspec.Raw = _NULL
+    output: msgspec.Raw = _NULL
+    error_text: str | None = None
+    approval: ApprovalBody | None = None
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool, if the part is a call."""
+        if self.type == "dynamic-tool":
+            return self.tool_name
+        return self.type.removeprefix("tool-") if self.type.startswith("tool-") else None
+
+
+class UIMessage(msgspec.Struct):
+    """One message of the chat."""
+
+    role: Literal["system", "user", "assistant"]
+    parts: list[PartBody]
+
+
+class ChatBody(TurnOptions, kw_only=True):
+    """The body of `POST /ai-sdk/chat` from `DefaultChatTransport`, whose `body` adds Brain's own options."""
+
+    messages: msgspec.Raw
+    id: str | None = None
+    model: str | None = None
+    system: str | None = None
+    resumable: bool | None = None
+    sdk_version: SdkVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +120,14 @@ class RequestOptions:
     decisions: tuple[Decision, ...] = ()
 
 
-def parse(
-    data: bytes, user: str | None, settings: Settings, known: KnownNames
-) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
+def parse(data: bytes, client: Client) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /ai-sdk/chat`."""
     check_value_count(data)
     body = decode(data, ChatBody)
     check_id(body.id, "id")
-    messages, newest, place = parse_messages(body.messages)
+    messages, newest, place = _parse_messages(body.messages)
     request = build_request(
-        body, user, settings, known,
+        body, client,
         model=body.model,
         system=body.system,
         message=newest_question(messages),
@@ -63,7 +139,83 @@ def parse(
     return request, messages, RequestOptions(body.sdk_version or 5, bool(body.resumable), continues, decisions)
 
 
-def _parse_decisions(message: MessageBody, place: str) -> Iterator[Decision]:
+def _parse_messages(data: msgspec.Raw) -> tuple[list[ClientMessage], UIMessage, str]:
+    """All messages in order, and the body and place of the newest one."""
+    newest: tuple[UIMessage, str] | None = None
+
+    def parse_all() -> Iterator[ClientMessage]:
+        nonlocal newest
+        for newest in decode_messages(data, UIMessage):
+            yield from _parse_message(*newest)
+
+    messages = collect_messages(parse_all())
+    if newest is None:
+        raise invalid("messages", "is empty")
+    return messages, *newest
+
+
+def _parse_message(body: UIMessage, place: str) -> Iterator[ClientMessage]:
+    place = f"{place}.parts"
+    if body.role == "assistant":
+        yield from _parse_answer(body.parts, place)
+        return
+    text, files = parse_parts(body.parts, place, _parse_part)
+    if files and body.role != "user":
+        raise invalid(place, "has files, which only messages with the role user can have")
+    yield ClientMessage(body.role, text, files)
+
+
+def _parse_part(part: PartBody, place: str) -> str | Attachment | None:
+    if part.type == "text":
+        return part.text or ""
+    if part.type == "file":
+        return decode_url(part.filename or "file", part.media_type or "", part.url or "", f"{place}.url")
+    if part.type.startswith(_OTHER_PARTS):
+        return None
+    raise invalid(f"{place}.type", f"is {quote_value(part.type)}; use text or file")
+
+
+def _parse_answer(parts: Sequence[PartBody], place: str) -> Iterator[ClientMessage]:
+    """An answer as messages: text after calls becomes a new message after their results. Files are the model's own."""
+    check_limit(place, len(parts), MAX_PARTS, "entries")
+    text = ""
+    calls: list[tuple[ClientToolCall, str]] = []
+    for n, part in enumerate(parts):
+        if part.type == "text":
+            if calls:
+                yield from _answer_messages(text, calls)
+                text, calls = "", []
+            text = check_length(text + (part.text or ""), f"{place}[{n}].text")
+        elif (call := _parse_call(part, f"{place}[{n}]")) is not None:
+            calls.append(call)
+    yield from _answer_messages(text, calls)
+
+
+def _answer_messages(text: str, calls: Sequence[tuple[ClientToolCall, str]]) -> Iterator[ClientMessage]:
+    if text or calls:
+        yield ClientMessage("assistant", text, calls=tuple(call for call, _ in calls))
+    for call, result in calls:
+        yield ClientMessage("tool", result, call_id=call.call_id)
+
+
+def _parse_call(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None:
+    """A call and its result; None for another part, or for a call without a result."""
+    if not part.tool or part.tool == "?":
+        return None
+    match part.state:
+        case "output-available" if not part.preliminary:
+            output = decode_any(part.output, ARGUMENTS_BYTES, f"{place}.output")
+            result = output if isinstance(output, str) else encode(output).decode()
+        case "output-error":
+            result = part.error_text or ""
+        case "output-denied":
+            result = DENIED
+        case _:
+            return None
+    return ClientToolCall(place, part.tool, parse_arguments(part.input, f"{place}.input")), result
+
+
+def _parse_decisions(message: UIMessage, place: str) -> Iterator[Decision]:
     for n, part in enumerate(message.parts):
         if part.state != "approval-responded" or part.approval is None:
             continue

@@ -25,9 +25,7 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.protocols.bodies import encode
-
-HEARTBEAT = b": heartbeat\n\n"
+from brain.protocols.encoding import encode
 
 EVENT_NAMES: Mapping[type[Event], str] = {
     TurnStart: "turn_start",

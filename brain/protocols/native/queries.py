@@ -1,85 +1,76 @@
-"""Parses requests for stored data: pages of lists, and changes of titles, facts and summaries."""
+"""Queries and bodies of the routes for stored data: lists, titles, facts and summaries, and background tasks."""
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import get_args
+from typing import Annotated, TypeVar, get_args
 
 import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Category, Kind
-from brain.protocols.bodies import choose, decode, invalid
-from brain.protocols.turn_options import ID
+from brain.protocols.common import (
+    ID_PATTERN,
+    as_bad_request,
+    check_id,
+    check_time_zone,
+    choose,
+    decode,
+    invalid,
+)
+from brain.task import NewTask, TaskEdit, TaskState
 from brain.text import replace_surrogates
 from brain.validation import quote_value
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
-WORDS_LENGTH = 1_000
 TITLE_LENGTH = 200
 SMALL_BODY_BYTES = 64 * 1024
 """Size limit of a body with a title, a fact or a change."""
 
+T = TypeVar("T")
+
 _LINE_BREAKS = frozenset(("Cc", "Zl", "Zp"))
 
 
-@dataclass(frozen=True, slots=True)
-class ListQuery:
-    """One page of a list.
+class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """One page of a list. `before` is the `next` or `earlier` ID of the previous page."""
 
-    Attributes:
-        before: the `next` or `earlier` ID of the previous page.
-        kind, category: of facts and summaries; None for all.
-    """
+    before: Annotated[str, msgspec.Meta(pattern=ID_PATTERN)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT
 
-    words: str = ""
-    before: str | None = None
-    limit: int = DEFAULT_LIMIT
+
+class ConversationsQuery(PageQuery):
+    """The query of `GET /v1/conversations`."""
+
+    q: Annotated[str, msgspec.Meta(max_length=1_000)] = ""
+
+
+class MemoryQuery(ConversationsQuery):
+    """The query of `GET /v1/memory`; without `kind` and `category`, of all items."""
+
     kind: Kind | None = None
     category: Category | None = None
 
 
-def parse_conversations_query(query: Mapping[str, str]) -> ListQuery:
-    """Parse the query of `GET /v1/conversations`."""
-    return parse_query(query, "q", "before", "limit")
+class TasksQuery(PageQuery):
+    """The query of `GET /v1/tasks`; without `state`, tasks of all states."""
+
+    state: str | None = None
+    conversation_id: Annotated[str, msgspec.Meta(pattern=ID_PATTERN)] | None = None
+
+    @property
+    def states(self) -> list[TaskState]:
+        """The states, which commas separate."""
+        names = () if self.state is None else dict.fromkeys(self.state.split(","))
+        return [choose(name, get_args(TaskState), "state") for name in names]
 
 
-def parse_messages_query(query: Mapping[str, str]) -> ListQuery:
-    """Parse the query of `GET /v1/conversations/{id}`."""
-    return parse_query(query, "before", "limit")
-
-
-def parse_memory_query(query: Mapping[str, str]) -> ListQuery:
-    """Parse the query of `GET /v1/memory`."""
-    return parse_query(query, "kind", "category", "q", "before", "limit")
-
-
-def parse_query(query: Mapping[str, str], *known: str) -> ListQuery:
-    """Parse the query of a list, with the parameters that it knows."""
-    unknown = next((name[:100] for name in query if name not in known), None)
-    if unknown is not None:
-        raise invalid(unknown, f"is an unknown query parameter; known parameters: {', '.join(known)}")
-    words, before = query.get("q", ""), query.get("before")
-    if len(words) > WORDS_LENGTH:
-        raise invalid("q", f"has {len(words):,} characters; the limit is {WORDS_LENGTH:,}")
-    if before is not None and not ID.fullmatch(before):
-        raise invalid("before", f"is {quote_value(before)}; use the `next` or `earlier` ID of the previous page")
-    limit = query.get("limit", str(DEFAULT_LIMIT))
-    if not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and 1 <= int(limit) <= MAX_LIMIT):
-        raise invalid("limit", f"is {quote_value(limit)}; use an integer from 1 to {MAX_LIMIT}")
-    kind = query.get("kind")
-    return ListQuery(
-        words,
-        before,
-        int(limit),
-        None if kind is None else choose(kind, get_args(Kind), "kind"),
-        _parse_category(query.get("category")),
-    )
-
-
-def _parse_category(category: str | None) -> Category | None:
-    return None if category is None else choose(category, get_args(Category), "category")
+def parse_query(query: Mapping[str, str], kind: type[T]) -> T:
+    """Return the query of a list."""
+    try:
+        return msgspec.convert(query, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise as_bad_request(error, kind) from None
 
 
 class TitleBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,10 +80,10 @@ class TitleBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FactBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/memory`."""
+    """The body of `POST /v1/memory`: a fact. Without a category, Brain chooses one by its words."""
 
     text: str
-    category: str | None = None
+    category: Category | None = None
     mutable: bool | None = None
 
 
@@ -103,29 +94,17 @@ class RecallBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ChangeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `PATCH /v1/memory/{id}`."""
-
-    text: str | None = None
-    category: str | None = None
-    mutable: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A fact that the user writes. Without a category, Brain chooses one by its words."""
-
-    text: str
-    category: Category | None
-    mutable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Changes of a fact or summary; None leaves a field unchanged."""
+    """The body of `PATCH /v1/memory/{id}`; None leaves a field of the fact or summary unchanged."""
 
     text: str | None = None
     category: Category | None = None
     mutable: bool | None = None
+
+
+class TaskBody(NewTask, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/tasks`."""
+
+    dry_run: bool | None = None
 
 
 def parse_title(data: bytes) -> str:
@@ -149,21 +128,37 @@ def check_title(text: str) -> str:
     return text
 
 
-def parse_fact(data: bytes) -> Fact:
-    """Return the fact from a body."""
-    body = decode(data, FactBody)
-    return Fact(body.text, _parse_category(body.category), body.mutable is not False)
-
-
-def parse_change(data: bytes) -> Change:
-    """Return the changes from a body."""
+def parse_change(data: bytes) -> ChangeBody:
+    """Return the changes of a fact or summary from a body."""
     body = decode(data, ChangeBody)
-    change = Change(body.text, _parse_category(body.category), body.mutable)
-    if change == Change():
+    if body == ChangeBody():
         raise BadRequest("Send at least one of `text`, `category` and `mutable`.", "text")
-    return change
+    return body
 
 
-def parse_recall(data: bytes) -> bool:
-    """Return whether a body switches recall on."""
-    return decode(data, RecallBody).recall
+def parse_new_task(data: bytes) -> TaskBody:
+    """Return the task from a body."""
+    body = decode(data, TaskBody)
+    check_id(body.conversation_id, "conversation_id")
+    if body.time_zone is not None:
+        check_time_zone(body.time_zone, "time_zone")
+    return body
+
+
+def parse_task_edit(data: bytes) -> TaskEdit:
+    """Return the changes of a task from a body."""
+    body = decode(data, TaskEdit)
+    if body == TaskEdit():
+        raise BadRequest("Send at least one of `title`, `when`, `every`, `paused` and `tell`.", "title")
+    for field in ("title", "when"):
+        value: str | None = getattr(body, field)
+        if value is not None and not value.strip():
+            raise invalid(field, "is empty; leave it out to keep its value")
+    return body
+
+
+def parse_cursor(cursor: str, field: str) -> int:
+    """Return the key of a packet, after which a client reads the channel."""
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18):
+        raise invalid(field, f"is {quote_value(cursor)}; use the `cursor` of GET /v1/tasks or the ID of an event")
+    return int(cursor)

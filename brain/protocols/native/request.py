@@ -3,33 +3,36 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, FileReference
-from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
-from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, invalid, too_large
-from brain.protocols.client_messages import check_length
-from brain.protocols.turn_options import (
+from brain.protocols.common import (
+    MAX_ATTACHMENTS,
+    Client,
     ContextBody,
-    KnownNames,
-    LimitsBody,
     TurnOptions,
+    as_bad_request,
     build_request,
     check_id,
+    check_length,
+    check_strictly,
+    check_value_count,
+    decode,
+    decode_attachment,
+    invalid,
+    make_attachment,
     parse_syntax,
+    too_many_attachments,
 )
-from brain.settings import Settings
 from brain.turn_request import TurnRequest
 from brain.validation import quote_value
 
 MAX_FILE_ID = 999_999_999
 MAX_NAMES = 100
 """`name` and `id` keys in a body that has not been decoded yet."""
-MAX_VALUES = 500_000
-"""JSON values of a body outside its attachments, counted by the commas between them."""
 
 _EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
 
@@ -49,10 +52,6 @@ class AttachmentBody(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError("Object missing required field `name`")
 
 
-class _Attachments(msgspec.Struct):
-    attachments: msgspec.Raw = ABSENT
-
-
 class TurnBody(TurnOptions, forbid_unknown_fields=True):
     """The body of a request for a turn."""
 
@@ -69,55 +68,40 @@ class TurnBody(TurnOptions, forbid_unknown_fields=True):
     request_id: str | None = None
 
 
-_FORM_TYPES: Mapping[str, Any] = {
-    "memory": bool | None,
-    "private": bool | None,
-    "barge_in": bool | None,
-    "critic": bool | None,
-    "specialists": list[str] | None,
-    "syntax": list[str] | None,
-    "limits": LimitsBody | None,
-    "context": ContextBody | None,
-    "attachments": list[AttachmentBody] | None,
+_JSON_FIELDS: Mapping[str, Any] = {
+    field.name: field.type for field in msgspec.structs.fields(TurnBody) if not {str, bool} & {*get_args(field.type)}
 }
-"""The form fields that contain JSON. All others are text."""
+"""The fields that a form contains as JSON, with their types."""
 
 
-def parse(data: bytes, user: str | None, settings: Settings, known: KnownNames) -> TurnRequest:
+def parse(data: bytes, client: Client) -> TurnRequest:
     """Parse a JSON body."""
     if data.count(b'"name"') + data.count(b'"id"') > MAX_NAMES:  # each attachment has one
         raise too_many_attachments()
-    count = data.count(b",")
-    if count > MAX_VALUES and count - bytes(decode(data, _Attachments).attachments).count(b",") > MAX_VALUES:
-        raise too_large(f"The body has more values outside `attachments` than the limit of {MAX_VALUES:,}.")
-    return _build_request(decode(data, TurnBody), [], user, settings, known)
+    check_value_count(data, "attachments")
+    return _build_request(decode(data, TurnBody), [], client)
 
 
-def parse_form(
-    form: Mapping[str, str], files: Sequence[Attachment], user: str | None, settings: Settings, known: KnownNames
-) -> TurnRequest:
-    """Parse the fields of a multipart body or of a query. Fields that are not strings in a JSON body contain JSON."""
+def parse_form(form: Mapping[str, str], files: Sequence[Attachment], client: Client) -> TurnRequest:
+    """Parse the fields of a multipart body or of a query. Lists and objects are JSON."""
+    values = {name: _decode_field(name, text) if name in _JSON_FIELDS else text for name, text in form.items()}
     try:
-        body = msgspec.convert({name: _parse_form_value(name, text) for name, text in form.items()}, TurnBody)
+        body = msgspec.convert(values, TurnBody, strict=False)
     except msgspec.ValidationError as error:
         raise as_bad_request(error, TurnBody) from None
-    return _build_request(body, files, user, settings, known)
+    return _build_request(body, files, client)
 
 
-def _parse_form_value(name: str, text: str) -> Any:
+def _decode_field(name: str, text: str) -> Any:
     if name in ("specialists", "syntax") and not text.lstrip().startswith("[") and text.strip() != "null":
         return [item.strip() for item in text.split(",") if item.strip()]
-    if name not in _FORM_TYPES:
-        return text
     data = text.encode(errors="replace")
-    value = decode(data, _FORM_TYPES[name], name)
-    check_keys(data, name)
+    value = decode(data, _JSON_FIELDS[name], name)
+    check_strictly(data, name)
     return msgspec.to_builtins(value)
 
 
-def _build_request(
-    body: TurnBody, files: Sequence[Attachment], user: str | None, settings: Settings, known: KnownNames
-) -> TurnRequest:
+def _build_request(body: TurnBody, files: Sequence[Attachment], client: Client) -> TurnRequest:
     if body.message is not None and body.prompt is not None:
         raise BadRequest("Send either `message` or `prompt`, not both.", "prompt")
     message = _check_message(body.message if body.message is not None else body.prompt or "")
@@ -140,7 +124,7 @@ def _build_request(
         else:
             raise BadRequest(f"`{place}` must have either `data` (base64) or `text`.", f"{place}.data")
     return build_request(
-        body, user, settings, known,
+        body, client,
         message=message,
         attachments=tuple(replace(file, id=n) for n, file in enumerate([*attachments, *files], 1)),
         file_references=tuple(references.values()),
@@ -150,7 +134,7 @@ def _build_request(
         model=body.model,
         system=body.system,
         context=body.context,
-        syntax=settings.syntax if body.syntax is None else parse_syntax(body.syntax),
+        syntax=client.settings.syntax if body.syntax is None else parse_syntax(body.syntax),
         barge_in=bool(body.barge_in),
         asks_person=True,
     )  # fmt: skip
@@ -193,11 +177,6 @@ class ApprovalBody(msgspec.Struct, forbid_unknown_fields=True):
 def parse_steering(data: bytes) -> str:
     """Return the message from a body."""
     return _check_message(decode(data, SteerBody).message)
-
-
-def parse_approval(data: bytes) -> bool:
-    """Return whether a body approves a call."""
-    return decode(data, ApprovalBody).approve
 
 
 def parse_event_id(event_id: str) -> tuple[str, int]:

@@ -1,7 +1,8 @@
-"""Encodes stored data as JSON: conversations, facts and summaries, and reports of turns."""
+"""Encodes stored data as JSON: conversations, facts and summaries, reports of turns, and background tasks."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, get_args
 
 import msgspec
@@ -22,10 +23,20 @@ from brain.messages import (
     Text,
     chat_messages,
 )
-from brain.protocols.bodies import encode
+from brain.protocols.encoding import encode
 from brain.protocols.native.encoder import event_data
+from brain.task import Packet, Task
 
 _STOP_REASONS: frozenset[str] = frozenset(get_args(StopReason))
+_TASK_FIELDS = (
+    "id", "title", "prompt", "profile", "state", "conversation_id", "work_id", "created", "changed", "time_zone", "run",
+    "tell", "depth",
+)  # fmt: skip
+_OPTIONAL_TASK_FIELDS = (
+    "next_run", "every", "start", "paused", "parent", "turn_id", "activity", "result", "summary", "reason", "failures",
+    "private",
+)  # fmt: skip
+"""Fields of a task that are left out if they are empty."""
 _STATES: Mapping[str, str] = {"": "running", "cancelled": "cancelled", "interrupted": "interrupted"}
 
 CountTokens = Callable[[Exchange], int]
@@ -273,3 +284,64 @@ def _part(part: Part | Annotation, block_content: BlockContent, rounds: Mapping[
 def _citation(citation: Citation) -> dict[str, str]:
     data: dict[str, str | None] = msgspec.to_builtins(citation)
     return {name: value for name, value in data.items() if value is not None}
+
+
+def task_data(task: Task, schedule: str = "") -> dict[str, Any]:
+    """Return a task as JSON values, without fields that are empty.
+
+    Args:
+        schedule: the schedule in words.
+    """
+    data = {field: getattr(task, field) for field in _TASK_FIELDS}
+    data |= {"schedule": schedule} if schedule else {}
+    data |= {field: value for field in _OPTIONAL_TASK_FIELDS if (value := getattr(task, field))}
+    if task.approval is not None:
+        data["approval"] = msgspec.structs.asdict(task.approval)
+    values: dict[str, Any] = msgspec.to_builtins(data)
+    return values
+
+
+def encode_tasks(tasks: Sequence[Mapping[str, Any]], limit: int, cursor: int) -> bytes:
+    """Encode one page of the list of tasks.
+
+    Args:
+        tasks: one more than `limit` if there is a next page.
+        cursor: key of the newest packet before the tasks were read.
+    """
+    shown = tasks[:limit]
+    return encode({"tasks": shown, "next": shown[-1]["id"] if len(tasks) > limit else None, "cursor": cursor})
+
+
+def encode_preview(schedule: str, times: Sequence[datetime]) -> bytes:
+    """Encode a schedule in words, with its next times."""
+    return encode({"schedule": schedule, "next": times})
+
+
+def begin_channel(cursor: int) -> bytes:
+    """Return the first frame of a channel, which has no event: a client that reconnects sends this cursor."""
+    return b"retry: 2000\nid: %d\n\n" % cursor
+
+
+def encode_packets(packets: Sequence[Packet]) -> bytes:
+    """Return packets as events: `report` for the begin of a report, `task` for all others."""
+    return b"".join(map(_encode_packet, packets))
+
+
+def _encode_packet(packet: Packet) -> bytes:
+    name = b"report" if packet.kind == "report" else b"task"
+    return b"event: %b\ndata: %b\nid: %d\n\n" % (name, encode(packet_data(packet)), packet.key)
+
+
+def packet_data(packet: Packet) -> dict[str, Any]:
+    """Return the data of the event about a packet."""
+    if packet.kind == "report":
+        return {"conversation_id": packet.conversation_id, "turn_id": packet.turn_id}
+    return {
+        "task_id": packet.task_id,
+        "title": packet.title,
+        "state": packet.state,
+        **({"text": packet.text} if packet.text else {}),
+        "conversation_id": packet.conversation_id,
+        **({"run": packet.run} if packet.run else {}),
+        "kind": packet.kind,
+    }

@@ -6,8 +6,7 @@ from typing import Any
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, Usage
-from brain.protocols.bodies import encode
-from brain.protocols.inline_results import ReasoningText
+from brain.protocols.encoding import ReasoningText, encode
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
 """In nanoseconds, the unit of the protocol."""

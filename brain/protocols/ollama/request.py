@@ -1,7 +1,6 @@
-"""Parses requests from Ollama clients. Brain rejects unsupported values and never ignores them."""
+"""Parses requests from Ollama clients. Brain rejects unsupported values; as in Ollama, unknown fields are ignored."""
 
 import re
-from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -9,18 +8,38 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.events import StrategyName
-from brain.messages import ClientMessage
-from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present
-from brain.protocols.client_messages import check_length, check_value_count, newest_question, parse_stop
-from brain.protocols.ollama.history import parse_images, parse_messages
-from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody
-from brain.protocols.turn_options import DEFAULT_NAME, KnownNames, TurnOptions, build_request, strategy_names
-from brain.settings import Settings
-from brain.turn_request import Tool, TurnRequest
+from brain.messages import Attachment, ClientMessage
+from brain.protocols.common import (
+    ABSENT,
+    DEFAULT_NAME,
+    SCHEMA_BYTES,
+    Client,
+    Content,
+    Int64,
+    MessageBody,
+    SamplingBody,
+    ToolBody,
+    TurnOptions,
+    as_bad_request,
+    build_request,
+    check_id,
+    check_length,
+    check_value_count,
+    decode,
+    decode_any,
+    decode_attachment,
+    decode_object,
+    invalid,
+    is_present,
+    newest_question,
+    parse_messages,
+    parse_parts,
+    parse_stop,
+    parse_tools,
+)
+from brain.turn_request import TurnRequest
 from brain.validation import quote_value
 
-MAX_TOOLS = 128
-SCHEMA_BYTES = 65_536
 OPTIONS_BYTES = 16_384
 MAX_STOPS = 16
 
@@ -31,6 +50,60 @@ T = TypeVar("T")
 _DURATION = re.compile(r"[+-]?(?:0|(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|μs|ms|s|m|h))+)")
 _DURATION_LENGTH = 64
 _EFFORTS = ("low", "medium", "high", "max")
+
+
+class OllamaMessage(MessageBody):
+    """One message of a chat."""
+
+    content: str | None = None
+    images: list[str] | None = None
+
+
+class OptionsBody(SamplingBody):
+    """The options that Brain knows. Brain passes all others to the model server."""
+
+    num_predict: Int64 | None = None
+    stop: list[str] | None = None
+
+
+class OllamaBody(msgspec.Struct):
+    """The fields that both endpoints share."""
+
+    model: str | None = None
+    stream: bool | None = None
+    format: msgspec.Raw = ABSENT
+    keep_alive: int | float | str | None = None
+    options: msgspec.Raw = ABSENT
+    think: bool | str | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    debug: bool | None = msgspec.field(default=None, name="_debug_render_only")
+
+
+class ChatBody(OllamaBody):
+    """The body of `POST /api/chat`."""
+
+    messages: msgspec.Raw = ABSENT
+    tools: list[ToolBody] | None = None
+
+
+class GenerateBody(OllamaBody):
+    """The body of `POST /api/generate`."""
+
+    prompt: str | None = None
+    system: str | None = None
+    images: list[str] | None = None
+    suffix: str | None = None
+    template: str | None = None
+    context: list[int] | None = None
+    raw: bool | None = None
+
+
+class ShowBody(msgspec.Struct):
+    """The body of `POST /api/show`. Old clients send `name`."""
+
+    model: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,56 +120,53 @@ class RequestOptions:
     load: Literal["load", "unload"] | None
 
 
-def parse_chat(
-    data: bytes, user: str | None, settings: Settings, known: KnownNames
-) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Parse the body of `POST /api/chat`."""
+Parsed = tuple[TurnRequest, list[ClientMessage], RequestOptions]
+
+
+def parse_chat(data: bytes, client: Client, conversation_id: str | None = None) -> Parsed:
+    """Parse the body of `POST /api/chat`.
+
+    Args:
+        conversation_id: value of the header X-Conversation-Id.
+    """
     body = _decode(data, ChatBody)
-    chosen = find_model(body.model, known.models, settings)
-    messages = parse_messages(body.messages)
-    options = _parse_options(body, is_empty=not messages)
-    if body.tools and len(body.tools) > MAX_TOOLS:
-        raise invalid("tools", f"has {len(body.tools)} entries; the limit is {MAX_TOOLS}")
-    tools = []
-    for n, tool in enumerate(body.tools or ()):
-        function, place = tool.function, f"tools[{n}].function"
-        if not function.name:
-            raise invalid(f"{place}.name", "is empty")
-        parameters = decode_object(function.parameters, SCHEMA_BYTES, f"{place}.parameters")
-        tools.append(Tool(function.name, function.description or "", parameters))
-    return _build_request(body, chosen, messages, tools, user, settings, known), messages, options
+    find_model(body.model, client)  # a wrong name is the first error
+    messages = parse_messages(body.messages, OllamaMessage, _parse_content) if is_present(body.messages) else []
+    request = _build_request(body, client, conversation_id, messages, tools=parse_tools(body.tools))
+    return request, messages, _parse_options(body, is_empty=not messages)
 
 
-def parse_generate(
-    data: bytes, user: str | None, settings: Settings, known: KnownNames
-) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Parse the body of `POST /api/generate`."""
+def parse_generate(data: bytes, client: Client, conversation_id: str | None = None) -> Parsed:
+    """Parse the body of `POST /api/generate`. Arguments as in `parse_chat`."""
     body = _decode(data, GenerateBody)
-    chosen = find_model(body.model, known.models, settings)
+    find_model(body.model, client)
     for field, value, problem in (
-        ("suffix", body.suffix, f"is not supported: {quote_value(body.model)} does not support insert; leave it out"),
+        (
+            "suffix",
+            body.suffix,
+            f"is not supported: {quote_value(f'{body.model}')} does not support insert; leave it out",
+        ),
         ("template", body.template, "is not supported; put instructions into `system`"),
         ("raw", body.raw, "is not supported: Brain adds its instructions to each prompt; leave it out"),
         ("context", body.context, "is not supported; send the messages to /api/chat"),
     ):
         if value:
             raise invalid(field, problem)
-    prompt, images = check_length(body.prompt, "prompt"), parse_images(body.images, "images")
-    messages = [ClientMessage("user", prompt, images)]
+    messages = [ClientMessage("user", check_length(body.prompt, "prompt"), _parse_images(body.images, "images"))]
     if body.system:
         messages.insert(0, ClientMessage("system", check_length(body.system, "system")))
-    options = _parse_options(body, is_empty=not prompt)
-    return _build_request(body, chosen, messages, (), user, settings, known), messages, options
+    request = _build_request(body, client, conversation_id, messages)
+    return request, messages, _parse_options(body, is_empty=not body.prompt)
 
 
-def parse_show(data: bytes, models: Set[str], settings: Settings) -> tuple[str, str | None]:
+def parse_show(data: bytes, client: Client) -> tuple[str, str | None]:
     """Parse the body of `POST /api/show`: return the client's name for a model, and the model."""
     body = _decode(data, ShowBody)
     name = body.model or body.name or ""
-    return name, find_model(name, models, settings)[0]
+    return name, find_model(name, client)[0]
 
 
-def find_model(name: str, models: Set[str], settings: Settings) -> tuple[str | None, StrategyName | None]:
+def find_model(name: str | None, client: Client) -> tuple[str | None, StrategyName | None]:
     """Return the model and the strategy for a client's name, with or without `:latest`; None for the default ones.
 
     The errors are Ollama's, since clients compare their texts.
@@ -106,10 +176,10 @@ def find_model(name: str, models: Set[str], settings: Settings) -> tuple[str | N
     short = name.removesuffix(LATEST)
     if short == DEFAULT_NAME:
         return None, None
-    if (strategy := strategy_names(settings).get(short)) is not None:
+    if (strategy := client.strategies.get(short)) is not None:
         return None, strategy
     for known in (name, short, short + LATEST):
-        if known in models:
+        if known in client.models:
             return known, None
     raise BadRequest(f"model '{name[:200]}' not found", "model", code="not_found", status=404)
 
@@ -121,22 +191,24 @@ def _decode(data: bytes, kind: type[T]) -> T:
     return decode(data, kind)
 
 
+def _parse_content(body: OllamaMessage, place: str) -> Content:
+    return check_length(body.content, f"{place}.content"), _parse_images(body.images, f"{place}.images")
+
+
+def _parse_images(images: list[str] | None, place: str) -> tuple[Attachment, ...]:
+    return parse_parts(images or (), place, lambda image, field: decode_attachment("image", "", image, field))[1]
+
+
 def _parse_options(body: OllamaBody, *, is_empty: bool) -> RequestOptions:
     load: Literal["load", "unload"] | None = None
     if is_empty:
         is_zero = body.keep_alive is not None and not re.search("[1-9]", str(body.keep_alive))
         load = "unload" if is_zero else "load"
-    return RequestOptions(body.model, body.stream is not False, load)
+    return RequestOptions(body.model or "", body.stream is not False, load)
 
 
 def _build_request(
-    body: OllamaBody,
-    chosen: tuple[str | None, StrategyName | None],
-    messages: Sequence[ClientMessage],
-    tools: Sequence[Tool],
-    user: str | None,
-    settings: Settings,
-    known: KnownNames,
+    body: OllamaBody, client: Client, conversation_id: str | None, messages: list[ClientMessage], **more: Any
 ) -> TurnRequest:
     if body.logprobs or body.top_logprobs:
         problem = "is not supported: Brain combines several model responses into one answer; leave it out"
@@ -155,14 +227,14 @@ def _build_request(
     if answer_format not in (None, "", "json") and not isinstance(answer_format, dict):
         raise invalid("format", 'must be "json" or a JSON Schema')
     options, unknown = _parse_model_options(body.options)
-    model, strategy = chosen
+    model, strategy = find_model(body.model, client)
     return build_request(
-        TurnOptions(), user, settings, known,
+        TurnOptions(), client,
         model=model,
         strategy=strategy,
         source="api",
         message=newest_question(messages),
-        tools=tuple(tools),
+        conversation_id=check_id(conversation_id, "X-Conversation-Id"),
         stop=parse_stop(options.stop, MAX_STOPS, "options.stop"),
         sampling=options.make_sampling(
             max_tokens=max(options.num_predict or 0, 0) or None,  # -1 and -2 are no limit
@@ -173,6 +245,7 @@ def _build_request(
             more=unknown,
         ),
         asks_person=body.stream is not False,
+        **more,
     )  # fmt: skip
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
-from brain.protocols.bodies import as_rejection, encode
-from brain.protocols.inline_results import ReasoningText
+from brain.protocols.encoding import HEARTBEAT, SSE_TYPE, ReasoningText, as_rejection, data_frame, encode
 from brain.protocols.openai.request import RequestOptions
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -37,8 +36,8 @@ class Encoder:
         headers: further response headers.
     """
 
-    content_type = b"text/event-stream; charset=utf-8"
-    heartbeat = b": heartbeat\n\n"
+    content_type = SSE_TYPE
+    heartbeat = HEARTBEAT
     closed = False
 
     def __init__(
@@ -86,12 +85,12 @@ class Encoder:
                 self._usage = event
                 return b""
             case Error():
-                return b"data: %b\n\n" % encode(encode_rejection(as_rejection(event))[1]) + _END
+                return data_frame(encode_rejection(as_rejection(event))[1]) + _END
             case Done():
                 finish = _finish_reason(event, self._call_count).encode()
                 last = self._head + b'{},"logprobs":null,"finish_reason":"%b"}]' % finish + self._end
                 if self._with_usage and self._usage is not None:
-                    last += b"data: %b\n\n" % encode({**self._fields, "choices": [], "usage": _usage(self._usage)})
+                    last += data_frame({**self._fields, "choices": [], "usage": _usage(self._usage)})
                 return last + _END
         text = self._inline_text(event)
         return self._encode_delta({"content": text}) if text else b""
@@ -99,7 +98,7 @@ class Encoder:
     def _encode_delta(self, delta: Mapping[str, Any]) -> bytes:
         return self._head + encode(delta) + self._tail
 
-    def encode_response(self, events: Sequence[Event]) -> bytes:
+    def encode_response(self, events: Sequence[Event]) -> Mapping[str, Any]:
         """Return the body for all events of a turn, for a client that does not stream."""
         last = events[-1]
         assert isinstance(last, Done)
@@ -116,8 +115,7 @@ class Encoder:
         }
         finish = _finish_reason(last, len(calls))
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-        fields = {**self._fields, "object": "chat.completion", "choices": [choice], "usage": _usage(usage)}
-        return encode(fields)
+        return {**self._fields, "object": "chat.completion", "choices": [choice], "usage": _usage(usage)}
 
 
 def encode_rejection(error: BadRequest) -> tuple[int, Mapping[str, Any]]:

@@ -1,6 +1,6 @@
 """Parses requests from OpenAI clients. Brain rejects unsupported values and never ignores them."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -8,24 +8,135 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.events import StrategyName
-from brain.messages import ClientMessage
-from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present, too_large
-from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question, parse_stop
-from brain.protocols.openai.history import parse_messages
-from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody
-from brain.protocols.turn_options import DEFAULT_NAME, KnownNames, build_request, check_id, list_names, strategy_names
-from brain.settings import Settings
+from brain.messages import Attachment, ClientMessage
+from brain.protocols.common import (
+    ABSENT,
+    DEFAULT_NAME,
+    SCHEMA_BYTES,
+    Client,
+    Content,
+    ContextBody,
+    FunctionBody,
+    Int64,
+    MessageBody,
+    SamplingBody,
+    ToolBody,
+    TurnOptions,
+    as_bad_request,
+    build_request,
+    check_id,
+    check_length,
+    check_value_count,
+    decode,
+    decode_any,
+    decode_attachment,
+    decode_url,
+    invalid,
+    is_present,
+    newest_question,
+    parse_messages,
+    parse_parts,
+    parse_stop,
+    parse_tools,
+    too_large,
+)
 from brain.turn_request import Tool, TurnRequest
 from brain.validation import quote_value
 
-NAME_LENGTH = 128
-MAX_TOOLS = 128
-TOOL_BYTES = 32_768
-"""Size limit of a tool's schema, and character limit of its description."""
-FORMAT_BYTES = 65_536
 MAX_UNKNOWN, UNKNOWN_BYTES = 1_000, 262_144
 """Number and total size of unknown fields, which Brain passes to the model server."""
 MAX_STOPS = 4
+
+
+class OptionsBody(TurnOptions, forbid_unknown_fields=True):
+    """Brain's own options."""
+
+    context: ContextBody | None = None
+
+
+class StreamOptionsBody(msgspec.Struct):
+    """The `stream_options` that Brain supports."""
+
+    include_usage: bool | None = None
+
+
+class ImageBody(msgspec.Struct):
+    """The URL of an image."""
+
+    url: str
+
+
+class FileBody(msgspec.Struct):
+    """The content of a file."""
+
+    file_data: str | None = None
+    filename: str | None = None
+
+
+class PartBody(msgspec.Struct):
+    """One part of a message's content."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: ImageBody | str | None = None
+    file: FileBody | None = None
+
+
+class OpenAIMessage(MessageBody):
+    """One message."""
+
+    content: str | list[PartBody] | None = None
+    refusal: str | None = None
+    function_call: msgspec.Raw = ABSENT
+
+
+class ChoiceBody(msgspec.Struct):
+    """The tool that the model must call."""
+
+    function: FunctionBody
+    type: str | None = None
+
+
+class SchemaBody(msgspec.Struct):
+    """A JSON Schema for the answer."""
+
+    schema: Mapping[str, Any] | None = None
+
+
+class FormatBody(msgspec.Struct):
+    """The format of the answer."""
+
+    type: str
+    json_schema: SchemaBody | None = None
+
+
+class CompletionBody(SamplingBody, kw_only=True):
+    """The body of `POST /v1/chat/completions`. Brain passes unknown fields to the model server."""
+
+    messages: msgspec.Raw
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptionsBody | None = None
+    max_tokens: Int64 | None = None
+    max_completion_tokens: Int64 | None = None
+    reasoning_effort: str | None = None
+    response_format: msgspec.Raw = ABSENT
+    stop: str | list[str] | None = None
+    tools: list[ToolBody] | None = None
+    tool_choice: msgspec.Raw = ABSENT
+    parallel_tool_calls: bool | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    modalities: list[str] | None = None
+    audio: msgspec.Raw = ABSENT
+    functions: msgspec.Raw = ABSENT
+    function_call: msgspec.Raw = ABSENT
+    continue_final_message: bool | None = None  # vLLM and SGLang; Brain decides this by the messages
+    add_generation_prompt: bool | None = None
+    brain: OptionsBody | None = None
+
 
 _KNOWN_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(CompletionBody))
 _COMBINED = "Brain combines several model responses into one answer"
@@ -58,7 +169,7 @@ class RequestOptions:
 
 
 def parse(
-    data: bytes, user: str | None, settings: Settings, known: KnownNames, conversation_id: str | None = None
+    data: bytes, client: Client, conversation_id: str | None = None
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /v1/chat/completions`.
 
@@ -67,7 +178,7 @@ def parse(
     """
     check_value_count(data)
     body = decode(data, CompletionBody)
-    model, strategy = find_model(body.model, known.models, settings)
+    model, strategy = find_model(body.model, client)
     for field, (allowed, problem) in _UNSUPPORTED.items():
         value = getattr(body, field)
         if (is_present(value) if isinstance(value, msgspec.Raw) else value) not in allowed:
@@ -76,12 +187,15 @@ def parse(
     max_tokens: int | None = getattr(body, max_field)
     if max_tokens is not None and (max_tokens < -1 or max_tokens == 0):
         raise invalid(max_field, f"is {max_tokens}; use 1 or more, or leave it out for no limit")
-    messages = parse_messages(body.messages)
-    tools, must_call = _parse_tools(body)
+    messages = parse_messages(body.messages, OpenAIMessage, _parse_content)
+    if not messages:
+        raise invalid("messages", "is empty")
+    tools = parse_tools(body.tools)
+    offers_tools, must_call = _parse_choice(body.tool_choice, tools)
     answer_format, format_field = _parse_format(body.response_format)
     options = body.brain or OptionsBody()
     request = build_request(
-        options, user, settings, known,
+        options, client,
         place="brain.",
         context=options.context,
         source="api",
@@ -89,7 +203,7 @@ def parse(
         conversation_id=check_id(conversation_id, "X-Conversation-Id"),
         model=model,
         strategy=strategy,
-        tools=tools,
+        tools=tools if offers_tools else (),
         must_call=must_call,
         stop=parse_stop([body.stop] if isinstance(body.stop, str) else body.stop, MAX_STOPS, "stop"),
         sampling=body.make_sampling(
@@ -101,23 +215,54 @@ def parse(
         ),
         asks_person=bool(body.stream),
     )  # fmt: skip
-    if body.tools and request.assist is None:  # a client that brings tools decides about them, also about none
+    if tools and request.assist is None:  # a client that brings tools decides about them, also about none
         request = replace(request, assist="off")
     with_usage = bool(body.stream_options and body.stream_options.include_usage)
     return request, messages, RequestOptions(body.model or DEFAULT_NAME, bool(body.stream), with_usage)
 
 
-def find_model(name: str | None, models: Set[str], settings: Settings) -> tuple[str | None, StrategyName | None]:
+def find_model(name: str | None, client: Client) -> tuple[str | None, StrategyName | None]:
     """Return the model and the strategy for a client's name; None for the default ones."""
     if name is None or name == DEFAULT_NAME:
         return None, None
-    if (strategy := strategy_names(settings).get(name)) is not None:
+    if (strategy := client.strategies.get(name)) is not None:
         return None, strategy
-    if name not in models:
-        offered = ", ".join(list_names(settings, models))
-        message = f"The model {quote_value(name)} does not exist; use one of: {offered}."
+    if name not in client.models:
+        message = f"The model {quote_value(name)} does not exist; use one of: {', '.join(client.model_names)}."
         raise BadRequest(message, "model", code="model_not_found", status=404)
     return name, None
+
+
+def _parse_content(body: OpenAIMessage, place: str) -> Content:
+    if is_present(body.function_call):
+        raise invalid(f"{place}.function_call", "is deprecated and not supported; use `tool_calls`")
+    place = f"{place}.content"
+    if isinstance(body.content, list):
+        text, files = parse_parts(body.content, place, _parse_part)
+    else:
+        text, files = check_length(body.content, place), ()
+    return text or body.refusal or "", files
+
+
+def _parse_part(body: PartBody, place: str) -> str | Attachment:
+    match body.type:
+        case "text" if body.text is not None:
+            return body.text
+        case "refusal" if body.refusal is not None:
+            return body.refusal
+        case "image_url" if body.image_url is not None:
+            url = body.image_url if isinstance(body.image_url, str) else body.image_url.url
+            subtype = url.partition(",")[0].partition(";")[0].partition("/")[2].partition("+")[0]
+            return decode_url(f"image.{subtype}" if subtype else "image", "", url, f"{place}.image_url")
+        case "file" if body.file is not None:
+            if not body.file.file_data:
+                problem = "has no `file_data`, and file IDs are not supported; send the content as `file_data`"
+                raise invalid(f"{place}.file", problem)
+            name = body.file.filename or "file"
+            return decode_attachment(name, "", body.file.file_data, f"{place}.file.file_data")
+        case "text" | "refusal" | "image_url" | "file":
+            raise invalid(f"{place}.{body.type}", "is missing")
+    raise invalid(f"{place}.type", f"is {quote_value(body.type)}; use text, image_url or file")
 
 
 def _parse_format(
@@ -127,7 +272,7 @@ def _parse_format(
     place = "response_format"
     if not is_present(data):
         return None, {}
-    value = decode_any(data, FORMAT_BYTES, place)
+    value = decode_any(data, SCHEMA_BYTES, place)
     try:
         body = msgspec.convert(value, FormatBody)
     except msgspec.ValidationError as error:
@@ -141,36 +286,21 @@ def _parse_format(
     return body.json_schema.schema, {place: value}
 
 
-def _parse_tools(body: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
-    """The client tools, and the tool that the model must call: a name, True for any, or False."""
-    check_count(body.tools, MAX_TOOLS, "tools")
-    tools: dict[str, Tool] = {}
-    for n, tool in enumerate(body.tools or ()):
-        function, place = tool.function, f"tools[{n}]"
-        if tool.type != "function" or function is None:
-            raise BadRequest(f"`{place}` must have the type function and a `function`.", f"{place}.type")
-        if not 0 < len(function.name) <= NAME_LENGTH:
-            problem = f"has {len(function.name)} characters; use 1 to {NAME_LENGTH}"
-            raise invalid(f"{place}.function.name", problem)
-        if function.name in tools:
-            raise invalid(place, f"has the same name as an earlier tool, {quote_value(function.name)}; rename one")
-        description = check_length(function.description, f"{place}.function.description", TOOL_BYTES)
-        parameters = decode_object(function.parameters, TOOL_BYTES, f"{place}.function.parameters")
-        tools[function.name] = Tool(function.name, description, parameters)
-    offered = tuple(tools.values())
-    if bytes(body.tool_choice).startswith(b"{"):
-        choice = decode(body.tool_choice, ChoiceBody, "tool_choice")
+def _parse_choice(data: msgspec.Raw, tools: tuple[Tool, ...]) -> tuple[bool, bool | str]:
+    """Whether the model may call tools, and which one it must call: a name, True for any, or False."""
+    if bytes(data).startswith(b"{"):
+        choice = decode(data, ChoiceBody, "tool_choice")
         if choice.type not in (None, "function"):
             raise invalid("tool_choice", "must be none, auto, required or a function")
-        if choice.function.name not in tools:
+        if choice.function.name not in {tool.name for tool in tools}:
             raise invalid("tool_choice", f"names {quote_value(choice.function.name)}, which is not in `tools`")
-        return offered, choice.function.name
-    mode = decode(body.tool_choice, str, "tool_choice") if is_present(body.tool_choice) else "auto"
+        return True, choice.function.name
+    mode = decode(data, str, "tool_choice") if is_present(data) else "auto"
     if mode == "required" and not tools:
         raise invalid("tool_choice", "is required, but `tools` is empty")
     if mode not in ("none", "auto", "required"):
         raise invalid("tool_choice", "must be none, auto, required or a function")
-    return () if mode == "none" else offered, mode == "required"
+    return mode != "none", mode == "required"
 
 
 def _parse_unknown(data: bytes) -> Mapping[str, Any]:

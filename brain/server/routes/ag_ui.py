@@ -10,14 +10,13 @@ from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, Round, SpecialistError, SpecialistResult, SpecialistStart
 from brain.messages import ClientMessage, Exchange
 from brain.protocols import ag_ui
-from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
-from brain.protocols.bodies import check_limit
-from brain.protocols.native import MESSAGE_LENGTH
+from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse_resume
+from brain.protocols.common import MESSAGE_LENGTH, check_limit
 from brain.runtime.commands import Decide, ShowTurn, SteerTurn
 from brain.runtime.run import RunOptions
 from brain.server.responses import SAFE_HEADERS
-from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
-from brain.server.routes.runs import begin_run, is_busy, prepare_history, start_and_stream, stream, wait_if_ending
+from brain.server.routes.requests import client_of, engine_of, read_json, user_of
+from brain.server.routes.runs import begin_run, is_busy, start_and_stream, stream, wait_if_ending
 from brain.validation import quote_value
 
 _DECIDED = (SpecialistStart, SpecialistResult, SpecialistError)
@@ -30,17 +29,16 @@ _STREAM_HEADERS = {
 
 async def run_agent(request: Request) -> ASGIApp:
     """`POST /ag-ui/run`: one run of the protocol."""
-    body = await read_json(request)
-    turn_request, messages, options = await parse_json(request, body, parse)
+    client = client_of(request)
+    turn_request, messages, options = await read_json(request, lambda data: ag_ui.parse(data, client))
     try:
         resumed = await _resume(request, messages, options)
     except BadRequest as error:  # the protocol requires this error within a run
         return Response(ag_ui.encode_failed_run(options, error), headers=_STREAM_HEADERS)
     if resumed is not None:
         return resumed
-    turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     await wait_if_ending(await engine_of(request).runs.find_newest(options.conversation_id, user_of(request)))
-    run = await begin_run(request, turn_request, "ag_ui", RunOptions(unread_seconds=0.0), history)
+    run = await begin_run(request, turn_request, "ag_ui", RunOptions(unread_seconds=0.0), messages)
     return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.snapshot().model), rejects=is_busy)
 
 

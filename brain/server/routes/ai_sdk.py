@@ -16,18 +16,17 @@ from brain.runtime.commands import Decide, ShowTurn
 from brain.runtime.run import AnyRun, RunOptions
 from brain.server.responses import NO_STORE_HEADERS
 from brain.server.routes import runs
-from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
+from brain.server.routes.requests import client_of, engine_of, read_json, user_of
 
 _decode_options = msgspec.json.Decoder(RequestOptions).decode
 
 
 async def chat(request: Request) -> ASGIApp:
     """`POST /ai-sdk/chat`: one turn, or the rest of one after an approval."""
-    body = await read_json(request)
-    turn_request, messages, options = await parse_json(request, body, ai_sdk.parse)
+    client = client_of(request)
+    turn_request, messages, options = await read_json(request, lambda data: ai_sdk.parse(data, client))
     if options.decisions:
         return await _continue(request, turn_request.conversation_id, options)
-    turn_request, history = await runs.prepare_history(request, turn_request, messages, len(body))
     if turn_request.conversation_id is not None:
         earlier = await engine_of(request).runs.find_newest(turn_request.conversation_id, user_of(request))
         await _stop_if_waiting(earlier)
@@ -35,7 +34,7 @@ async def chat(request: Request) -> ASGIApp:
     run_options = RunOptions(
         unread_seconds=None if options.resumable else 0.0, client_options=msgspec.json.encode(options).decode()
     )
-    run = await runs.begin_run(request, turn_request, "ai_sdk", run_options, history)
+    run = await runs.begin_run(request, turn_request, "ai_sdk", run_options, messages)
     owns_run = options.sdk_version == 5 and not options.resumable
     encoder = _encoder(run, options)
     return runs.start_and_stream(request, run, encoder, owns_run=owns_run, rejects=runs.is_busy)

@@ -6,7 +6,7 @@ from starlette.types import ASGIApp
 
 from brain.protocols import native
 from brain.runtime.run import RunOptions
-from brain.server.routes.requests import engine_of, parse_fields, query_fields, read_turn_request, user_of
+from brain.server.routes.requests import engine_of, read_turn_request, user_of
 from brain.server.routes.runs import begin_run, gone, resume_stream, start_and_stream, stream
 
 UNREAD_SECONDS = 30.0
@@ -28,7 +28,7 @@ async def stream_turn(request: Request) -> ASGIApp:
             raise gone("This turn has expired. Send the message again without `Last-Event-ID`.", LAST_EVENT_ID)
         return await resume_stream(request, run, number)
     is_post = request.method == "POST"
-    turn_request = await read_turn_request(request) if is_post else parse_fields(request, query_fields(request), [])
+    turn_request = await read_turn_request(request)
     options = RunOptions(unread_seconds=None if is_post else UNREAD_SECONDS)
     run, new = await engine_of(request).runs.begin_once(
         turn_request, lambda: begin_run(request, turn_request, "native", options)

@@ -11,9 +11,11 @@ from brain.messages import sniff
 from brain.prompts.blocks import block_content
 from brain.prompts.context_window import count_tokens
 from brain.protocols import native
+from brain.protocols.common import ID
 from brain.protocols.native import queries, resources
+from brain.protocols.native.queries import ConversationsQuery, PageQuery
 from brain.server.responses import NO_STORE_HEADERS, SAFE_HEADERS, ApiResponse
-from brain.server.routes.requests import compute, engine_of, query_fields, read_json, user_of
+from brain.server.routes.requests import compute, engine_of, query_of, read_json, user_of
 from brain.server.routes.runs import not_found
 from brain.store import conversations
 from brain.text import strip_invisible
@@ -26,11 +28,11 @@ NO_CONVERSATION = "Conversation not found."
 
 async def list_conversations(request: Request) -> Response:
     """`GET /v1/conversations`: the newest conversations, or search results."""
-    options = queries.parse_conversations_query(query_fields(request))
+    query = query_of(request, ConversationsQuery)
     conversations = await engine_of(request).store.list_conversations(
-        user_of(request), words=options.words, before=options.before, limit=options.limit + 1
+        user_of(request), words=query.q, before=query.before, limit=query.limit + 1
     )
-    return ApiResponse(resources.encode_conversations(conversations, options.limit))
+    return ApiResponse(resources.encode_conversations(conversations, query.limit))
 
 
 class ConversationEndpoint(HTTPEndpoint):
@@ -38,10 +40,10 @@ class ConversationEndpoint(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Show its newest messages, or those before a message."""
-        options = queries.parse_messages_query(query_fields(request))
+        query = query_of(request, PageQuery)
         engine, user, conversation_id = engine_of(request), user_of(request), _conversation_id(request)
         page = await engine.store.read(
-            conversations.read_page, user, conversation_id, before=options.before, limit=options.limit
+            conversations.read_page, user, conversation_id, before=query.before, limit=query.limit
         )
         if page is None:
             raise not_found(NO_CONVERSATION)
@@ -54,7 +56,7 @@ class ConversationEndpoint(HTTPEndpoint):
     async def patch(self, request: Request) -> Response:
         """Rename it."""
         conversation_id = _conversation_id(request)
-        title = queries.parse_title(await read_json(request, queries.SMALL_BODY_BYTES))
+        title = await read_json(request, queries.parse_title, queries.SMALL_BODY_BYTES)
         renamed = await engine_of(request).store.write(conversations.rename, user_of(request), conversation_id, title)
         if renamed is None:
             raise not_found(NO_CONVERSATION)
@@ -109,6 +111,6 @@ async def file(request: Request) -> Response:
 
 def _conversation_id(request: Request) -> str:
     conversation_id: str = request.path_params["id"]
-    if not native.ID.fullmatch(conversation_id):
+    if not ID.fullmatch(conversation_id):
         raise not_found(NO_CONVERSATION)
     return conversation_id

@@ -5,10 +5,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.errors import BadRequest
-from brain.protocols import native
+from brain.protocols.common import ID
 from brain.protocols.native import queries, resources
+from brain.protocols.native.queries import FactBody, MemoryQuery, RecallBody
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
-from brain.server.routes.requests import engine_of, query_fields, read_json, user_of
+from brain.server.routes.requests import engine_of, query_of, read_json, read_struct, user_of
 from brain.store import items, users
 
 
@@ -17,30 +18,30 @@ class ItemsEndpoint(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """List items, and show whether recall is on."""
-        options = queries.parse_memory_query(query_fields(request))
+        query = query_of(request, MemoryQuery)
         store, user = engine_of(request).store, user_of(request)
         found = await store.search(
             items.list_items,
             user,
-            kind=options.kind,
-            category=options.category,
-            words=options.words,
-            before=options.before,
-            limit=options.limit + 1,
+            kind=query.kind,
+            category=query.category,
+            words=query.q,
+            before=query.before,
+            limit=query.limit + 1,
         )
-        return ApiResponse(resources.encode_items(found, options.limit, recall=await store.read(users.recalls, user)))
+        return ApiResponse(resources.encode_items(found, query.limit, recall=await store.read(users.recalls, user)))
 
     async def post(self, request: Request) -> Response:
         """Add a fact, unless it is already stored."""
-        fact = queries.parse_fact(await read_json(request, queries.SMALL_BODY_BYTES))
+        fact = await read_struct(request, FactBody)
         edits = engine_of(request).memory.edits
-        item = await edits.write(user_of(request), fact.text, fact.category, mutable=fact.mutable)
+        item = await edits.write(user_of(request), fact.text, fact.category, mutable=fact.mutable is not False)
         url = f"{request.scope.get('root_path', '')}/v1/memory/{item.id}"
         return ApiResponse(resources.encode_item(item), 201, {"Location": url})
 
     async def patch(self, request: Request) -> Response:
         """Switch recall on or off."""
-        is_on = queries.parse_recall(await read_json(request, queries.SMALL_BODY_BYTES))
+        is_on = (await read_struct(request, RecallBody)).recall
         await engine_of(request).memory.edits.set_recall(user_of(request), is_on)
         return ApiResponse(resources.encode_recall(is_on))
 
@@ -58,7 +59,7 @@ class ItemEndpoint(HTTPEndpoint):
     async def patch(self, request: Request) -> Response:
         """Change the fields in the body."""
         item_id = _item_id(request)
-        change = queries.parse_change(await read_json(request, queries.SMALL_BODY_BYTES))
+        change = await read_json(request, queries.parse_change, queries.SMALL_BODY_BYTES)
         changed = await engine_of(request).memory.edits.change(
             user_of(request), item_id, text=change.text, category=change.category, mutable=change.mutable
         )
@@ -73,7 +74,7 @@ class ItemEndpoint(HTTPEndpoint):
 
 def _item_id(request: Request) -> str:
     item_id: str = request.path_params["id"]
-    if not native.ID.fullmatch(item_id):
+    if not ID.fullmatch(item_id):
         raise _not_found()
     return item_id
 

@@ -2,32 +2,21 @@
 
 import os
 import time
-from dataclasses import replace
+from collections.abc import Callable
 from importlib.metadata import version as version_of
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from brain.messages import ClientMessage
 from brain.protocols import ollama
+from brain.protocols.common import Client
 from brain.protocols.ollama import models
 from brain.protocols.ollama.models import ModelInfo
-from brain.protocols.ollama.request import RequestOptions, parse_chat, parse_generate, parse_show
-from brain.protocols.turn_options import check_id, list_names
 from brain.runtime.engine import Engine
 from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
-from brain.server.routes.openai import CONVERSATION_ID
-from brain.server.routes.requests import Parse, engine_of, limit_body, parse_json
-from brain.server.routes.runs import (
-    any_error,
-    begin_run,
-    collect_events,
-    inline_results,
-    prepare_history,
-    start_and_stream,
-)
-from brain.turn_request import TurnRequest
+from brain.server.routes import runs
+from brain.server.routes.requests import client_of, engine_of, read_body
 
 IMAGE_READERS = ("vision", "ocr")
 """Specialists that read images for a model that cannot."""
@@ -35,50 +24,43 @@ IMAGE_READERS = ("vision", "ocr")
 
 async def chat(request: Request) -> ASGIApp:
     """`POST /api/chat`: one turn of a conversation."""
-    return await _answer(request, parse_chat)
+    return await _complete(request, ollama.parse_chat)
 
 
 async def generate(request: Request) -> ASGIApp:
     """`POST /api/generate`: one turn for a prompt."""
-    return await _answer(request, parse_generate, generate=True)
+    return await _complete(request, ollama.parse_generate, generate=True)
 
 
-async def _answer(
-    request: Request, parse: Parse[tuple[TurnRequest, list[ClientMessage], RequestOptions]], *, generate: bool = False
+async def _complete(
+    request: Request, parse: Callable[[bytes, Client, str | None], ollama.Parsed], *, generate: bool = False
 ) -> ASGIApp:
-    body = await limit_body(request).body()
-    turn_request, messages, options = await parse_json(request, body, parse)
+    client, conversation_id = client_of(request), request.headers.get(runs.CONVERSATION_ID)
+    turn_request, messages, options = await read_body(request, lambda data: parse(data, client, conversation_id))
     if options.load is not None:
-        encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=lambda _: "")
+        encoder = ollama.Encoder(options.model, time.time_ns, lambda _: "", generate=generate)
         return ApiResponse(encoder.load_response(options.load))
-    conversation_id = check_id(request.headers.get(CONVERSATION_ID), CONVERSATION_ID)
-    turn_request = replace(turn_request, conversation_id=conversation_id)
-    turn_request, history = await prepare_history(request, turn_request, messages, len(body))
-    run = await begin_run(request, turn_request, "ollama", RunOptions(replayable=False), history)
-    results = inline_results(request, run)
-    headers = [(CONVERSATION_ID.encode(), conversation_id.encode())] if conversation_id else []
-    encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=results, headers=headers)
-    if options.stream:
-        return start_and_stream(request, run, encoder, owns_run=True, rejects=any_error)
-    answer = encoder.encode_response(await collect_events(request, run))
-    return ApiResponse(answer, headers={name.decode(): value.decode() for name, value in headers})
+    run = await runs.begin_run(request, turn_request, "ollama", RunOptions(replayable=False), messages)
+    texts, headers = runs.inline_results(request, run), runs.conversation_header(request, run)
+    encoder = ollama.Encoder(options.model, time.time_ns, texts, generate=generate, headers=headers)
+    return await runs.complete(request, run, encoder, streams=options.stream)
 
 
 async def tags(request: Request) -> ASGIApp:
     """`GET /api/tags`: the available models."""
-    return ApiResponse(models.tags(_model_infos(engine_of(request)), _installed_at()))
+    return ApiResponse(models.tags(_model_infos(request), _installed_at()))
 
 
 async def ps(request: Request) -> ASGIApp:
     """`GET /api/ps`: the loaded models, which are all models."""
-    return ApiResponse(models.ps(_model_infos(engine_of(request))))
+    return ApiResponse(models.ps(_model_infos(request)))
 
 
 async def show(request: Request) -> ASGIApp:
     """`POST /api/show`: one model."""
-    engine = engine_of(request)
-    shown_name, name = parse_show(await limit_body(request).body(), engine.model_names(), engine.settings)
-    return ApiResponse(models.show(_model_info(engine, shown_name, name), _installed_at()))
+    client = client_of(request)
+    shown_name, name = await read_body(request, lambda data: ollama.parse_show(data, client))
+    return ApiResponse(models.show(_model_info(engine_of(request), shown_name, name), _installed_at()))
 
 
 async def version(request: Request) -> ASGIApp:
@@ -86,11 +68,10 @@ async def version(request: Request) -> ASGIApp:
     return ApiResponse({"version": models.VERSION, "brain": version_of("brain-sse")})
 
 
-def _model_infos(engine: Engine) -> list[ModelInfo]:
+def _model_infos(request: Request) -> list[ModelInfo]:
     """The default model with each strategy, and all models by name."""
-    configured = engine.model_names()
-    names = list_names(engine.settings, configured)
-    return [_model_info(engine, name, name if name in configured else None) for name in names]
+    engine, client = engine_of(request), client_of(request)
+    return [_model_info(engine, name, name if name in client.models else None) for name in client.model_names]
 
 
 def _model_info(engine: Engine, shown_name: str, name: str | None) -> ModelInfo:

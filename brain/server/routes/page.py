@@ -11,9 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS
-from brain.protocols.bodies import BODY_BYTES
-from brain.protocols.native import MESSAGE_LENGTH
+from brain.protocols.common import ATTACHMENT_BYTES, BODY_BYTES, MAX_ATTACHMENTS, MESSAGE_LENGTH
 from brain.runtime.assistant import find_mode
 from brain.runtime.engine import Engine
 from brain.server import static_files

@@ -14,13 +14,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from brain.errors import BadRequest
 from brain.messages import Attachment
 from brain.protocols import native
-from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
-from brain.protocols.bodies import BODY_BYTES, check_keys, invalid, too_large
-from brain.protocols.turn_options import KnownNames
+from brain.protocols.common import (
+    BODY_BYTES,
+    MAX_ATTACHMENTS,
+    Client,
+    check_strictly,
+    decode,
+    invalid,
+    make_attachment,
+    too_large,
+    too_many_attachments,
+)
+from brain.protocols.native.queries import SMALL_BODY_BYTES, parse_query
 from brain.runtime.engine import Engine
 from brain.server.middleware import USER
 from brain.server.state import ServerState
-from brain.settings import Settings
 from brain.turn_request import TurnRequest
 from brain.validation import quote_value
 
@@ -34,8 +42,6 @@ FORM_FIELDS = 50
 _large_bodies = ThreadPoolExecutor(1, "large bodies")
 
 T = TypeVar("T")
-Parse = Callable[[bytes, str | None, Settings, KnownNames], T]
-"""Parses a body; the other arguments are the user, the settings and the known names."""
 
 
 class Endpoint:
@@ -68,32 +74,45 @@ def user_of(request: Request) -> str:
     return user
 
 
-def query_fields(request: Request) -> dict[str, str]:
-    """Return the fields of the query string; duplicates are an error."""
-    return _unique(request.query_params.multi_items())
+def client_of(request: Request) -> Client:
+    """Return the user, and what the server offers this user."""
+    engine, user = engine_of(request), user_of(request)
+    callable_specialists = engine.callable_specialists(user)
+    return Client(user, engine.settings, engine.model_names(), frozenset(engine.registry), callable_specialists)
 
 
-async def read_json(request: Request, limit: int = BODY_BYTES) -> bytes:
-    """Return the body of a request with JSON.
+def query_of(request: Request, kind: type[T]) -> T:
+    """Return the query string as this type."""
+    return parse_query(_unique(request.query_params.multi_items()), kind)
+
+
+async def read_json(request: Request, parse: Callable[[bytes], T], limit: int = BODY_BYTES) -> T:
+    """Read and parse a body with JSON. Arguments and errors as in `read_body`, and `unsupported_media_type`."""
+    if _media_type(request) != "application/json":
+        raise _unsupported(request, "application/json (curl: -H 'Content-Type: application/json')")
+    return await read_body(request, parse, limit)
+
+
+async def read_struct(request: Request, kind: type[T]) -> T:
+    """Read a small body with JSON of this type."""
+    return await read_json(request, lambda data: decode(data, kind), SMALL_BODY_BYTES)
+
+
+async def read_body(request: Request, parse: Callable[[bytes], T], limit: int = BODY_BYTES) -> T:
+    """Read and parse a body with JSON, whatever its media type.
 
     Args:
+        parse: checks how many values the body has, besides what it reads.
         limit: size limit in bytes.
 
     Raises:
-        BadRequest: `unsupported_media_type`, `too_large`, or status 408 after the time limit.
+        BadRequest: what `parse` raises, `bad_request`, `too_large`, or status 408 after the time limit.
     """
-    if _media_type(request) != "application/json":
-        raise _unsupported(request, "application/json (curl: -H 'Content-Type: application/json')")
-    return await limit_body(request, limit).body()
-
-
-async def parse_json(request: Request, body: bytes, parse: Parse[T]) -> T:
-    """Parse a body, and reject duplicate keys in its objects."""
-    engine, user = engine_of(request), user_of(request)
+    body = await limit_body(request, limit).body()
 
     def parse_and_check() -> T:
-        parsed = parse(body, user, engine.settings, _known_names(request))
-        check_keys(body, "")  # after the parser, which limits the number of values
+        parsed = parse(body)
+        check_strictly(body)
         return parsed
 
     return await compute(len(body), parse_and_check)
@@ -138,10 +157,13 @@ def limit_body(request: Request, limit: int = BODY_BYTES) -> Request:
 
 
 async def read_turn_request(request: Request) -> TurnRequest:
-    """Parse a native POST request for a turn, as JSON or multipart."""
+    """Parse a native request for a turn: a query, JSON, or multipart."""
+    if request.method == "GET":
+        return native.parse_form(_unique(request.query_params.multi_items()), [], client_of(request))
     kind = _media_type(request)
     if kind == "application/json":
-        return await parse_json(request, await read_json(request), native.parse)
+        client = client_of(request)
+        return await read_body(request, lambda data: native.parse(data, client))
     if kind != "multipart/form-data":
         alternatives = "application/json (curl: -H 'Content-Type: application/json') or multipart/form-data (curl: -F)"
         raise _unsupported(request, alternatives)
@@ -166,19 +188,7 @@ async def read_turn_request(request: Request) -> TurnRequest:
         if error.detail.startswith("Too many files"):
             raise too_many_attachments() from None
         raise
-    return parse_fields(request, _unique(texts), attachments)
-
-
-def parse_fields(request: Request, fields: dict[str, str], attachments: list[Attachment]) -> TurnRequest:
-    """Parse the fields of a form or query that requests a turn."""
-    settings = engine_of(request).settings
-    return native.parse_form(fields, attachments, user_of(request), settings, _known_names(request))
-
-
-def _known_names(request: Request) -> KnownNames:
-    engine = engine_of(request)
-    callable_specialists = engine.callable_specialists(user_of(request))
-    return KnownNames(engine.model_names(), frozenset(engine.registry), callable_specialists)
+    return native.parse_form(_unique(texts), attachments, client_of(request))
 
 
 def _media_type(request: Request) -> str:

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
+from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -15,21 +16,24 @@ from brain.markers.template_tokens import find_control_tokens
 from brain.messages import ClientMessage, History, new_conversation_id
 from brain.prompts import context_window
 from brain.prompts.client_history import UNKNOWN, ClientHistory
-from brain.protocols.bodies import as_rejection
-from brain.protocols.inline_results import InlineText
+from brain.protocols.encoding import InlineText, as_rejection
 from brain.runtime.engine import narrow_request
 from brain.runtime.run import DEFAULT_OPTIONS, AnyRun, Run, RunOptions
 from brain.server.admission import PENDING_START, PendingStart, unavailable
 from brain.server.event_stream import Encoder, EventStreamResponse, Reader, wait_for_disconnect
 from brain.server.rate_limits import RETRY_SOON, rate_limited
-from brain.server.responses import NO_STORE_HEADERS
+from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import compute, engine_of, state_of
 from brain.store import answers
 from brain.store.answers import normalize
 from brain.turn_request import TurnRequest
 
+CONVERSATION_ID = "x-conversation-id"
+"""Header by which clients store a turn, where the protocol's bodies have no place for the conversation."""
 ENDING_SECONDS = 0.5
 TURN_EXPIRED = "Turn not found or expired."
+MESSAGE_BYTES = 100
+"""What a message counts besides its text and files."""
 READERS_LIMIT = 64
 """Concurrent streams of one turn."""
 
@@ -39,13 +43,19 @@ async def begin_run(
     turn_request: TurnRequest,
     protocol: str,
     options: RunOptions = DEFAULT_OPTIONS,
-    history: History | None = None,
+    messages: Sequence[ClientMessage] | None = None,
 ) -> Run:
-    """Count a turn and store its message; the caller starts the run. Arguments as in `Engine.begin`.
+    """Count a turn and store its message; the caller starts the run. Other arguments as in `Engine.begin`.
+
+    Args:
+        messages: the conversation, from a client that sends all of it.
 
     Raises:
         BadRequest: the server or the user has reached a limit, or as in `Engine.begin`.
     """
+    history: History | None = None
+    if messages is not None:
+        turn_request, history = await _prepare_history(request, turn_request, messages)
     state = state_of(request)
     user = turn_request.user
     traceparent = request.headers.get("traceparent", "")
@@ -71,15 +81,12 @@ async def begin_run(
     return run
 
 
-async def prepare_history(
-    request: Request, turn_request: TurnRequest, messages: Sequence[ClientMessage], size: int
+async def _prepare_history(
+    request: Request, turn_request: TurnRequest, messages: Sequence[ClientMessage]
 ) -> tuple[TurnRequest, History]:
-    """Return the turn and the history of a client that sends the whole conversation.
-
-    Args:
-        size: size of the request body in bytes.
-    """
+    """The turn and the history of a client that sends the whole conversation."""
     engine = engine_of(request)
+    size = sum(map(_size, messages))
     sent = [one.text for one in messages if one.role == "assistant" and one.text]
     marks = UNKNOWN
     if sent:
@@ -100,6 +107,12 @@ async def prepare_history(
         return request_with_history, context_window.fit_to_context(full_history, model.context_tokens)
 
     return await compute(size, prepare)
+
+
+def _size(message: ClientMessage) -> int:
+    """About how many bytes of a message are processed."""
+    calls = sum(len(repr(call.params)) for call in message.calls)
+    return MESSAGE_BYTES + len(message.text) + calls + sum(len(file.data) for file in message.attachments)
 
 
 def inline_results(request: Request, run: Run) -> InlineText:
@@ -159,9 +172,25 @@ def _stream(
     )
 
 
-def any_error(error: Error) -> bool:
-    """Reject a turn that failed before its first text with an HTTP status, as clients of the protocol expect."""
-    return True
+class CompletionEncoder(Encoder, Protocol):
+    """An encoder of a protocol that has streams and whole responses."""
+
+    def encode_response(self, events: Sequence[Event]) -> Mapping[str, Any]:
+        """Return the body for all events of a turn, for a client that does not stream."""
+
+
+async def complete(request: Request, run: Run, encoder: CompletionEncoder, *, streams: bool) -> ASGIApp:
+    """Start a run, and return its stream or its whole response. A failure before the first text has an HTTP status."""
+    if streams:
+        return start_and_stream(request, run, encoder, owns_run=True, rejects=lambda error: True)
+    body = encoder.encode_response(await _collect_events(request, run))
+    return ApiResponse(body, headers={name.decode(): value.decode() for name, value in encoder.headers})
+
+
+def conversation_header(request: Request, run: Run) -> Sequence[tuple[bytes, bytes]]:
+    """Return the response header with the conversation, if the client named one."""
+    has_header = bool(request.headers.get(CONVERSATION_ID))
+    return [(CONVERSATION_ID.encode(), run.conversation_id.encode())] if has_header else []
 
 
 def is_busy(error: Error) -> bool:
@@ -185,7 +214,7 @@ async def wait_if_ending(run: AnyRun | None) -> None:
                 await run.wait_ended()
 
 
-async def collect_events(request: Request, run: Run) -> list[Event]:
+async def _collect_events(request: Request, run: Run) -> list[Event]:
     """Start a run and return all its events.
 
     Raises:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.errors import BadRequest
-from brain.protocols.bodies import decode
+from brain.protocols.common import decode
 from brain.server.auth import SESSION_SECONDS
 from brain.server.middleware import COOKIE, SECURE_COOKIE, invalid_key, is_secure
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
@@ -31,11 +31,7 @@ class SessionEndpoint(HTTPEndpoint):
     async def post(self, request: Request) -> Response:
         """Sign in with a key. Without API keys, all clients are the local user."""
         keys = state_of(request).keys
-        body = await read_json(request, BODY_BYTES)
-        try:
-            key = decode(body, KeyBody).key.encode()
-        except BadRequest:
-            raise BadRequest('The body must be {"key": "YOUR_KEY"}.', "key") from None
+        key = await read_json(request, _parse_key, BODY_BYTES)
         if not keys:
             return ApiResponse({"user": LOCAL_USER})
         session = keys.open_session(key, time.time())
@@ -55,6 +51,13 @@ class SessionEndpoint(HTTPEndpoint):
         response = Response(status_code=204, headers=NO_STORE_HEADERS)
         _set_cookie(response, request, "", 0)
         return response
+
+
+def _parse_key(data: bytes) -> bytes:
+    try:
+        return decode(data, KeyBody).key.encode()
+    except BadRequest:
+        raise BadRequest('The body must be {"key": "YOUR_KEY"}.', "key") from None
 
 
 def _set_cookie(response: Response, request: Request, token: str, seconds: int) -> None:

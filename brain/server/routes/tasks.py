@@ -14,14 +14,16 @@ from starlette.types import ASGIApp
 
 from brain.errors import BadRequest, StoreError
 from brain.protocols import native
-from brain.protocols.bodies import invalid
-from brain.protocols.native import HEARTBEAT, queries
-from brain.protocols.native import tasks as protocol
+from brain.protocols.common import ID, invalid
+from brain.protocols.encoding import HEARTBEAT
+from brain.protocols.native import queries
+from brain.protocols.native import resources as protocol
+from brain.protocols.native.queries import TasksQuery
 from brain.server.event_stream import EventStreamResponse
 from brain.server.rate_limits import RETRY_SOON, rate_limited
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse, error_body
 from brain.server.routes.chat import LAST_EVENT_ID
-from brain.server.routes.requests import engine_of, query_fields, read_json, state_of, user_of
+from brain.server.routes.requests import engine_of, query_of, read_json, read_struct, state_of, user_of
 from brain.server.routes.runs import READERS_LIMIT, not_found
 from brain.server.state import ServerState
 from brain.store import tasks
@@ -39,25 +41,25 @@ class TasksEndpoint(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """List tasks, newest first."""
-        query = protocol.parse_tasks_query(query_fields(request))
+        query = query_of(request, TasksQuery)
 
         def read(tx: Tx) -> tuple[Sequence[Task], int]:
             found = tasks.list_tasks(
                 tx,
                 user_of(request),
                 query.states,
-                before=query.page.before,
-                limit=query.page.limit + 1,
+                before=query.before,
+                limit=query.limit + 1,
                 conversation_id=query.conversation_id,
             )
             return found, tasks.newest_packet(tx, user_of(request))
 
         found, cursor = await engine_of(request).store.read(read)
-        return ApiResponse(protocol.encode_tasks([_data(task) for task in found], query.page.limit, cursor))
+        return ApiResponse(protocol.encode_tasks([_data(task) for task in found], query.limit, cursor))
 
     async def post(self, request: Request) -> Response:
         """Add a task, or return its next times with `dry_run`."""
-        body = protocol.parse_new_task(await read_json(request, queries.SMALL_BODY_BYTES))
+        body = await read_json(request, queries.parse_new_task, queries.SMALL_BODY_BYTES)
         service = engine_of(request).tasks
         if body.dry_run:
             task = service.check(user_of(request), msgspec.structs.replace(body, prompt=body.prompt or "-"))
@@ -80,7 +82,7 @@ class TaskEndpoint(HTTPEndpoint):
     async def patch(self, request: Request) -> Response:
         """Change the fields in the body."""
         task_id = _task_id(request)
-        edit = protocol.parse_task_edit(await read_json(request, queries.SMALL_BODY_BYTES))
+        edit = await read_json(request, queries.parse_task_edit, queries.SMALL_BODY_BYTES)
         return _response(await engine_of(request).tasks.change(user_of(request), task_id, edit))
 
     async def delete(self, request: Request) -> Response:
@@ -93,7 +95,7 @@ class TaskEndpoint(HTTPEndpoint):
 async def cancel(request: Request) -> Response:
     """`POST /v1/tasks/{id}/cancel`: cancel it, and return one of five outcomes."""
     task_id: str = request.path_params["id"]
-    if not native.ID.fullmatch(task_id):
+    if not ID.fullmatch(task_id):
         error = invalid("id", "is not the ID of a task; use one from GET /v1/tasks")
         return ApiResponse({"outcome": "invalid", **error_body(error)}, error.status)
     outcome, task = await engine_of(request).tasks.write(tasks.cancel, user_of(request), task_id)
@@ -111,9 +113,9 @@ async def run(request: Request) -> Response:
 async def approve(request: Request) -> Response:
     """`POST /v1/tasks/{id}/approvals/{call_id}`: approve or decline a call."""
     task_id = _task_id(request)
-    approve = native.parse_approval(await read_json(request, queries.SMALL_BODY_BYTES))
+    body = await read_struct(request, native.ApprovalBody)
     call_id: str = request.path_params["call_id"]
-    decided = await engine_of(request).tasks.write(tasks.decide, user_of(request), task_id, call_id, approve)
+    decided = await engine_of(request).tasks.write(tasks.decide, user_of(request), task_id, call_id, body.approve)
     return _response(decided)
 
 
@@ -124,9 +126,9 @@ async def events(request: Request) -> ASGIApp:
     newest = await service.store.read(tasks.newest_packet, user)
     after = newest
     if header := request.headers.get(LAST_EVENT_ID):  # an `EventSource` repeats its first query when it reconnects
-        after = min(newest, protocol.parse_cursor(header, LAST_EVENT_ID))
+        after = min(newest, queries.parse_cursor(header, LAST_EVENT_ID))
     elif query := request.query_params.get("after"):
-        after = min(newest, protocol.parse_cursor(query, "after"))
+        after = min(newest, queries.parse_cursor(query, "after"))
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=NO_STORE_HEADERS)
     if state.task_readers[user] >= READERS_LIMIT:
@@ -169,7 +171,7 @@ async def _read_channel(state: ServerState, user: str, after: int, heartbeat: fl
 
 def _task_id(request: Request) -> str:
     task_id: str = request.path_params["id"]
-    if not native.ID.fullmatch(task_id):
+    if not ID.fullmatch(task_id):
         raise _not_found()
     return task_id
 

@@ -8,12 +8,13 @@ from brain.errors import BadRequest
 from brain.messages import Exchange, to_answer_id
 from brain.prompts.blocks import block_content
 from brain.protocols import native
+from brain.protocols.common import ID
 from brain.protocols.native.resources import turn_report
 from brain.runtime.commands import CancelTurn, Decide, ShowTurn, SteerTurn
 from brain.runtime.run import AnyRun
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.chat import LAST_EVENT_ID
-from brain.server.routes.requests import engine_of, read_json, read_turn_request, user_of
+from brain.server.routes.requests import engine_of, read_json, read_struct, read_turn_request, user_of
 from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream
 from brain.store import conversations
 
@@ -54,7 +55,7 @@ async def show(request: Request) -> Response:
         return _report(request, run, await run.control(ShowTurn()))
     found = (
         await engine.store.search(conversations.find_answer, user, to_answer_id(turn_id))
-        if native.ID.fullmatch(turn_id)
+        if ID.fullmatch(turn_id)
         else None
     )
     if found is None:
@@ -71,15 +72,15 @@ async def cancel(request: Request) -> Response:
 async def steer(request: Request) -> Response:
     """`POST /v1/turns/{id}/steer`: add a message to the running turn."""
     run = await _find(request)
-    message = native.parse_steering(await read_json(request))
+    message = await read_json(request, native.parse_steering)
     return _report(request, run, await run.control(SteerTurn(message)), 202)
 
 
 async def approve(request: Request) -> Response:
     """`POST /v1/turns/{id}/approvals/{call_id}`: approve or decline a call."""
     run = await _find(request)
-    approve = native.parse_approval(await read_json(request))
-    return _report(request, run, await run.control(Decide(request.path_params["call_id"], approve)))
+    body = await read_struct(request, native.ApprovalBody)
+    return _report(request, run, await run.control(Decide(request.path_params["call_id"], body.approve)))
 
 
 async def _find(request: Request) -> AnyRun:

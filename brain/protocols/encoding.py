@@ -1,18 +1,90 @@
-"""Text for events that a protocol cannot express: results, calls that need approval, and rounds."""
+"""What the encoders of all protocols share: JSON, errors, and text for events that a protocol cannot express."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from brain.events import ApprovalRequired, Citation, Event, Round, SpecialistError, SpecialistResult, Thinking
-from brain.protocols.bodies import encode
-from brain.settings import ShowResults
+import msgspec
 
+from brain.errors import BadRequest
+from brain.events import (
+    ApprovalRequired,
+    Citation,
+    Error,
+    ErrorCode,
+    Event,
+    ModelUsage,
+    Round,
+    SpecialistError,
+    SpecialistResult,
+    Thinking,
+)
+from brain.settings import ShowResults
+from brain.text import replace_surrogates
+
+SSE_TYPE = b"text/event-stream; charset=utf-8"
+HEARTBEAT = b": heartbeat\n\n"
+"""A comment, which every client of server-sent events ignores."""
+
+_STATUS: Mapping[ErrorCode, int] = {
+    "model_unreachable": 502,
+    "model_failed": 502,
+    "model_context": 400,
+    "shutdown": 503,
+    "internal": 500,
+}
+_encode_json = msgspec.json.Encoder().encode
+_LINE_ENDS = {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029", "\x85".encode(): b"\\u0085"}
 _BACKTICKS = re.compile("`+")
 _TAG_OPENER = re.compile("<(?=[A-Za-z/!?])")
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#!|~&]")
+
+
+def encode(value: Any) -> bytes:
+    """Encode JSON on one line. Surrogates, which UTF-8 cannot encode, become U+FFFD.
+
+    The other characters at which some clients end a line (Python's `splitlines`, JavaScript before 2019) are escaped.
+    """
+    try:
+        data = _encode_json(value)
+    except UnicodeEncodeError:
+        data = replace_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+    if data.isascii() or (
+        type(value) is str and "\u2028" not in value and "\u2029" not in value and "\x85" not in value
+    ):
+        return data
+    for end, escaped in _LINE_ENDS.items():
+        data = data.replace(end, escaped)
+    return data
+
+
+def data_frame(value: Any) -> bytes:
+    """Return a server-sent event without a name."""
+    return b"data: %b\n\n" % encode(value)
+
+
+def as_rejection(error: Error) -> BadRequest:
+    """Return the error of a turn that failed before its first text. Its status is the model server's, if that has one.
+
+    Other statuses of 500 and more are the model server's own problem, and not Brain's.
+    """
+    status = error.status or 0
+    if not (400 <= status < 500 or status == 503):
+        status = _STATUS[error.code]
+    return BadRequest(error.message, code=error.code, status=status, retry_after=error.retry_after)
+
+
+def token_counts(usage: ModelUsage) -> dict[str, int]:
+    """Return the counts of a usage by the names that the AI SDK and AG-UI use."""
+    return {
+        "inputTokens": usage.prompt_tokens,
+        "outputTokens": usage.completion_tokens,
+        "totalTokens": usage.prompt_tokens + usage.completion_tokens,
+        **({} if usage.reused_tokens is None else {"cachedInputTokens": usage.reused_tokens}),
+    }
 
 
 @dataclass(frozen=True, slots=True)
