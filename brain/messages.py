@@ -19,6 +19,9 @@ from brain.events import (
     ErrorCode,
     NoticeCode,
     Role,
+    SpecialistError,
+    SpecialistResult,
+    SpecialistStart,
     StopReason,
     StrategyName,
     Thinking,
@@ -260,6 +263,30 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
     def outcome(self) -> Literal["ok"] | CallCode | None:
         """`ok` or its code; None while it runs."""
         return (self.code or "ok") if self.block else None
+
+    def start_event(self) -> SpecialistStart:
+        """Return the event of its start."""
+        return SpecialistStart(self.id, self.name, self.params or {}, self.by, self.round or None)
+
+    def end_event(self, text: str) -> SpecialistResult | SpecialistError:
+        """Return the event of its end. `text` is that of its block."""
+        round_ = self.round or None
+        if self.code is not None:
+            return SpecialistError(
+                self.id, self.name, self.params, self.code, self.reason, self.ms or 0, self.approval, round_
+            )
+        return SpecialistResult(
+            self.id,
+            self.name,
+            self.params or {},
+            text,
+            self.citations,
+            self.cached,
+            self.ms or 0,
+            self.approval,
+            round_,
+            "assist" if self.by == "assist" else None,
+        )
 
 
 class Steer(msgspec.Struct, frozen=True, tag="steer"):

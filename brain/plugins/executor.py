@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -45,19 +46,6 @@ log = logging.getLogger("brain")
 
 T = TypeVar("T")
 OnProgress = Callable[[Progress], None]
-Dependencies = Mapping[type, Any]
-"""Values for keyword-only parameters, by type."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """The result of a successful call. For `more`, `outside` and `private`, see `Result`."""
-
-    text: str
-    citations: tuple[Citation, ...] = ()
-    more: Callable[[int], str] | None = None
-    outside: bool | None = None
-    private: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +57,25 @@ class Failure:
     advice: str = ""
 
 
-Outcome = CallResult | Failure
+Outcome = Result | Failure
 
 FAILED = Failure("failed", "the specialist failed", "continue without it or try other parameters")
 BUSY = Failure("unavailable", "too many earlier calls are still running", "continue without it")
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """Checked arguments for a specialist's function."""
+def bind(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Callable[..., Any] | Failure:
+    """Return the specialist's function with checked and converted parameters. A failure names every problem.
 
-    positional: tuple[Any, ...]
-    named: Mapping[str, Any]
-
-
-def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Arguments | Failure:
-    """Check and convert the parameters of a call. A failure names every problem.
-
-    The arguments are a copy, so a specialist cannot change the parameters of the call.
+    They are a copy, so a specialist cannot change the parameters of the call.
     """
     try:
         problem = ", ".join(find_problems(specialist.validator, params))
         if not problem:
             params = copy.deepcopy(params)
             if specialist.struct is None:
-                return Arguments((dict(params),), {})
+                return partial(specialist.function, dict(params))
             struct = msgspec.convert(params, specialist.struct)
-            return Arguments((), {name: getattr(struct, name) for name in struct.__struct_fields__})
+            return partial(specialist.function, **{name: getattr(struct, name) for name in struct.__struct_fields__})
     except msgspec.ValidationError as error:
         problem = str(error)
     except BaseException:  # parameter classes are the specialist's code
@@ -104,8 +84,8 @@ def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Argu
     return Failure("invalid_params", problem, "correct the parameters and call again")
 
 
-def read_result(value: Any) -> CallResult:
-    """Convert the return value of a specialist.
+def read_result(value: Any) -> Result:
+    """Convert the return value of a specialist to a result of exact types, within limits.
 
     Raises:
         Exception: Of any kind, if the value is invalid.
@@ -121,47 +101,53 @@ def read_result(value: Any) -> CallResult:
             citations.append(Citation(id_, title, url if is_link else None))
         more = None if value.more is None else _guard_more(value.more)
         outside, private = (None if one is None else one is not False for one in (value.outside, value.private))
-        return CallResult(plain_text(value.text), tuple(citations), more, outside, private)
+        return Result(plain_text(value.text), tuple(citations), None, more, outside, private)
     if value is None:
         raise TypeError("the specialist returned None")
-    return CallResult(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))
+    return Result(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))
 
 
 async def execute(
     specialist: Specialist[..., Any],
-    arguments: Arguments,
-    dependencies: Dependencies,
+    function: Callable[..., Any],
+    dependencies: Mapping[type, Any],
     on_progress: OnProgress,
     *,
     timeout: float,
 ) -> Outcome:
-    """Run a prepared call; see `execute_and_read`."""
-    return await execute_and_read(specialist, arguments, dependencies, on_progress, read_result, timeout=timeout)
+    """Run a call whose parameters are bound.
+
+    Args:
+        dependencies: Values for the keyword-only parameters, by type.
+        on_progress: Called on the event loop until the call ends.
+        timeout: Time limit for the whole call, in seconds. The specialist's `idle_timeout` applies as well.
+    """
+    function = partial(function, **inject(specialist.injected, dependencies))
+    idle_timeout = math.inf if specialist.idle_timeout is None else specialist.idle_timeout
+    return await run(specialist.name, function, read_result, on_progress, timeout=timeout, idle_timeout=idle_timeout)
 
 
-async def execute_and_read(
-    specialist: Specialist[..., Any],
-    arguments: Arguments,
-    dependencies: Dependencies,
-    on_progress: OnProgress,
+async def run(
+    name: str,
+    function: Callable[[], Any],
     read: Callable[[Any], T],
+    on_progress: OnProgress,
     *,
     timeout: float,
+    idle_timeout: float = math.inf,
 ) -> T | Failure:
-    """Run a prepared call and convert its return value.
+    """Run a function of a specialist, and convert what it returns or yields last.
 
     It returns within `CANCEL_SECONDS` of its time limit or cancellation, whatever the specialist does.
 
     Args:
-        dependencies: Values for the keyword-only parameters.
-        on_progress: Called on the event loop until the call ends.
-        read: Converts the return value. An exception in it is a failure of the specialist.
-        timeout: Time limit for the whole call, in seconds. The specialist's `idle_timeout` applies as well.
+        name: Name of the specialist.
+        read: Converts the value. An exception in it is a failure of the specialist.
+        idle_timeout: Longest time between two reports of progress, in seconds.
     """
-    if list(_abandoned.values()).count(specialist.name) >= MAX_ABANDONED:
+    if list(_abandoned.values()).count(name) >= MAX_ABANDONED:
         return BUSY
     now = asyncio.get_running_loop().time
-    idle_timeout = math.inf if specialist.idle_timeout is None else specialist.idle_timeout
     hard_end, idle_end = now() + timeout, now() + idle_timeout
     has_ended = False
 
@@ -171,8 +157,7 @@ async def execute_and_read(
             idle_end = now() + idle_timeout
             on_progress(progress)
 
-    invoking = _invoke(specialist, arguments, inject(specialist.injected, dependencies), report)
-    task = asyncio.create_task(invoking, name=f"{TASK_NAME}{specialist.name}")
+    task = asyncio.create_task(_invoke(name, function, report), name=f"{TASK_NAME}{name}")
     try:
         while not task.done() and (remaining := min(hard_end, idle_end) - now()) > 0:
             await asyncio.wait({task}, timeout=remaining)
@@ -180,7 +165,7 @@ async def execute_and_read(
     finally:
         has_ended = True
         if not task.done():
-            _abandoned[task] = specialist.name
+            _abandoned[task] = name
             task.add_done_callback(_drop_abandoned)
             task.cancel()
             await asyncio.wait({task}, timeout=CANCEL_SECONDS)
@@ -195,18 +180,16 @@ async def execute_and_read(
             texts = (refusal.reason, refusal.advice)
             return Failure("refused", *(plain_text(text) if isinstance(text, str) else "" for text in texts))
     except NoThread:
-        log.warning("specialist %s: abandoned calls use all its threads", specialist.name)
+        log.warning("specialist %s: abandoned calls use all its threads", name)
         return BUSY
     except BaseException:  # from a specialist's code; it ends the call, not the turn
-        log.warning("specialist %s failed", specialist.name, exc_info=True)
+        log.warning("specialist %s failed", name, exc_info=True)
         return FAILED
 
 
-async def _invoke(
-    specialist: Specialist[..., Any], arguments: Arguments, injected: Mapping[str, Any], on_progress: OnProgress
-) -> Any:
-    """Call the specialist's function. Return the value that it returns or yields last."""
-    function, last = specialist.function, None
+async def _invoke(name: str, function: Callable[[], Any], on_progress: OnProgress) -> Any:
+    """Call a function of a specialist. Return the value that it returns or yields last."""
+    last = None
 
     def take(item: Any) -> None:
         nonlocal last
@@ -215,14 +198,11 @@ async def _invoke(
         else:
             last = item
 
-    def call() -> Any:
-        return function(*arguments.positional, **arguments.named, **injected)
-
     try:
         if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
-            value = call()
+            value = function()
         else:
-            value = await run_in_thread(specialist.name, call, take)
+            value = await run_in_thread(name, function, take)
         if inspect.isasyncgen(value):
             async with aclosing(value) as items:
                 async for item in items:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from brain.errors import RegistrationError
 from brain.installation import has_extra, install_command
 from brain.plugins import specialist_settings
-from brain.plugins.context import Context
+from brain.plugins.context import Context, Result
 from brain.plugins.discovery import Package, find_sources
-from brain.plugins.executor import CallResult
 from brain.plugins.schema import Schema, find_injected, find_uninjectable, inject
 from brain.plugins.specialist import Options, Specialist, from_schema
 from brain.settings import Settings
@@ -123,7 +122,7 @@ class Registry(Mapping[str, Entry]):
         self._settings = settings or Settings()
         self._entries: dict[str, Entry] = {}
         self._usable: tuple[Specialist[..., Any], ...] = ()
-        self._cached: OrderedDict[CacheKey, tuple[float, CallResult]] = OrderedDict()
+        self._cached: OrderedDict[CacheKey, tuple[float, Result]] = OrderedDict()
         self._variables: dict[str, set[str]] = {}  # environment variables by specialist, including rejected ones
         self._now = now
         self.call_seconds = self._settings.call_seconds
@@ -264,12 +263,12 @@ class Registry(Mapping[str, Entry]):
                     stack.push_async_callback(_exit_lifespan, name, manager)
             yield
 
-    def find_cached(self, key: CacheKey) -> CallResult | None:
+    def find_cached(self, key: CacheKey) -> Result | None:
         """Return a cached result that has not expired."""
         expires_at, result = self._cached.get(key, (-float("inf"), None))
         return result if self._now() < expires_at else None
 
-    def cache(self, key: CacheKey, result: CallResult, seconds: float) -> None:
+    def cache(self, key: CacheKey, result: Result, seconds: float) -> None:
         """Cache a result. Over `MAX_CACHED`, drop the oldest."""
         self._cached[key] = (self._now() + seconds, result)
         self._cached.move_to_end(key)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from brain.runtime.recording import Line
 from brain.settings import Settings
-from brain.turn.recording import Line
 
 MAX_WAITING = 32
 """Recordings that wait for the thread. Further ones are dropped."""

@@ -14,7 +14,7 @@ import anyio.lowlevel
 
 from brain.assist.assistance import Assistance, CallingState
 from brain.errors import BadRequest, SettingsError, StoreError, is_private
-from brain.events import Role, StrategyName
+from brain.events import Event, Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.messages import Exchange, History, Query, RecallResult, Text, new_conversation_id, new_turn_id
@@ -30,6 +30,7 @@ from brain.runtime.assistant import Assistant
 from brain.runtime.client_tasks import is_for_client, narrow_client_task
 from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence, TaskEnd
 from brain.runtime.priority import Priority
+from brain.runtime.recording import RecordedModel, Recorder, Setup
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
 from brain.runtime.task_reports import APPROVAL_SECONDS, TaskReports, end_report
@@ -44,7 +45,6 @@ from brain.task import ProfileName
 from brain.tasks import Tasks
 from brain.tasks.view import UserTasks
 from brain.telemetry.logs import Redaction
-from brain.turn.recording import RecordedModel, Recorder, Setup
 from brain.turn.turn import StoreExchange, Turn
 from brain.turn_request import TurnRequest
 
@@ -396,7 +396,7 @@ class Engine:
                 checkpoint=None if lease is None or request.task is None else lease.checkpoint,
                 use_model=self._priority.background if is_background else self._priority.person,
                 assistance=assistance,
-                observer=recorder,
+                open_stream=None if recorder is None else recorder.open_stream,
             )
         except BaseException:
             if lease is not None:
@@ -417,7 +417,7 @@ class Engine:
             learn = partial(self._assistant.learn, request, history, entry, assistance)
             run.on_end.append(lambda run: learn(run.snapshot()))
         if recorder is not None:
-            run.on_end.append(partial(self._record_turn, recorder))
+            self._record_events(recorder, run)
         if lease is not None:
             run.on_end.append(lambda run: self.reports.note_end(*lease.key))
         if actions is not None:
@@ -473,7 +473,9 @@ class Engine:
 
         def describe(models: Sequence[Model]) -> tuple[RecordedModel, ...]:
             return tuple(
-                RecordedModel(one.name, one.resume, one.context_tokens, one.is_demo, one.is_base, one.template)
+                RecordedModel(
+                    one.name, one.resume, one.context_tokens, one.is_demo, one.is_base, one.template, one.accepts_tools
+                )
                 for one in models
             )
 
@@ -487,11 +489,18 @@ class Engine:
             assistance,
         )
 
-    def _record_turn(self, recorder: Recorder, run: Run) -> None:
-        exchange = run.snapshot()
-        if self.archive is not None and exchange.started is not None:
-            lines = partial(recorder.lines, exchange)
-            self.archive.put(Recorded(run.id, run.user or "", run.conversation_id, exchange.started, lines))
+    def _record_events(self, recorder: Recorder, run: Run) -> None:
+        """Record the events of a run. At its end, write the recording."""
+
+        def take(events: Sequence[Event], frames: bytes) -> None:
+            recorder.take(events)
+            exchange = run.snapshot()
+            if run.has_ended and self.archive is not None and exchange.started is not None:
+                unsubscribe()
+                lines = partial(recorder.lines, exchange, run.commands)
+                self.archive.put(Recorded(run.id, run.user or "", run.conversation_id, exchange.started, lines))
+
+        unsubscribe = run.log.subscribe(take)
 
     async def context_exchanges(self, user: str, conversation_id: str, model: Model) -> Sequence[Exchange]:
         """Return the exchanges of a conversation that a model reads before the next question."""

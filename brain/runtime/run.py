@@ -111,13 +111,14 @@ class Run:
     Attributes:
         log: The events so far.
         last_received: Number of the last event that the last reader received before it left.
+        commands: What clients asked for and the turn accepted, with the times on the clock of the event loop.
         on_end: Called once, in order, before any reader learns of the end.
         on_left: Called when a reader leaves after the end.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_exchange", "_readers", "_task", "_turn", "_unread_timer", "conversation_id",
-                 "id", "last_received", "log", "on_end", "on_left", "options", "protocol", "request_id",
-                 "unread_seconds", "user")  # fmt: skip
+    __slots__ = ("__weakref__", "_ended", "_exchange", "_readers", "_task", "_turn", "_unread_timer", "commands",
+                 "conversation_id", "id", "last_received", "log", "on_end", "on_left", "options", "protocol",
+                 "request_id", "unread_seconds", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -133,6 +134,7 @@ class Run:
         self.request_id = request.request_id
         self.protocol = protocol
         self.options = options.client_options
+        self.commands: list[tuple[float, Command]] = []
         self.on_end: list[OnEnd] = []
         self.on_left: Callable[[], None] | None = None
         self.log = MemoryEventLog(turn.id, replayable=options.replayable)
@@ -241,6 +243,9 @@ class Run:
                 turn.steer(message)
             case Decide(call_id, approve):
                 turn.decide(call_id, approve)
+        is_known = not isinstance(command, SteerTurn) and any(one == command for _, one in self.commands)
+        if turn is not None and isinstance(command, StopTurn | CancelTurn | SteerTurn | Decide) and not is_known:
+            self.commands.append((asyncio.get_running_loop().time(), command))
 
     def stop(self, reason: Interruption = "cancelled") -> None:
         """End the turn with an event that gives the reason. A turn that has ended ignores this."""

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from brain.errors import BadRequest
 from brain.markers.neutralize import neutralize
 from brain.messages import Call
 from brain.plugins.context import Result
-from brain.plugins.executor import Arguments, Dependencies, Failure, execute_and_read, plain_text
-from brain.plugins.schema import find_injected
+from brain.plugins.executor import Failure, plain_text, run
+from brain.plugins.schema import find_injected, inject
 from brain.plugins.specialist import Specialist
 from brain.text import escape_invisible
 from brain.turn.deadline import Deadline
@@ -113,18 +114,14 @@ class Approvals:
 
 
 async def make_preview(
-    specialist: Specialist[..., Any], params: Mapping[str, Any], dependencies: Dependencies, seconds: float
+    specialist: Specialist[..., Any], params: Mapping[str, Any], dependencies: Mapping[type, Any], seconds: float
 ) -> Result | Failure | None:
     """Return a preview of a call, or its refusal. Return None if there is no preview within `seconds`."""
     if specialist.preview is None:
         return None
-    function = replace(
-        specialist, function=specialist.preview, injected=find_injected(specialist.preview), idle_timeout=None
-    )
-    arguments = Arguments((deepcopy(dict(params)),), {})  # the function may change them
-    preview = await execute_and_read(
-        function, arguments, dependencies, lambda progress: None, _read_preview, timeout=seconds
-    )
+    injected = inject(find_injected(specialist.preview), dependencies)
+    function = partial(specialist.preview, deepcopy(dict(params)), **injected)  # it may change the parameters
+    preview = await run(specialist.name, function, _read_preview, lambda progress: None, timeout=seconds)
     if isinstance(preview, Failure):
         if preview.code == "refused":
             return preview

@@ -4,29 +4,25 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any
 
-from brain.errors import Interruption
 from brain.events import (
     ApprovalRequired,
     CallCode,
     Event,
     Notice,
-    SpecialistError,
     SpecialistProgress,
-    SpecialistResult,
-    SpecialistStart,
     ToolCall,
 )
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
-from brain.messages import Attachment, Call, Chunk, History, Message
-from brain.models.model import Model
+from brain.messages import Attachment, Call, Chunk, History
+from brain.models.model import Model, PassRequest
 from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result, TaskView, WithoutEmbeddings
-from brain.plugins.executor import FAILED, Arguments, CallResult, Dependencies, Failure, Outcome, execute, prepare
-from brain.plugins.registry import CacheKey, Entry, Registry
+from brain.plugins.executor import FAILED, Failure, Outcome, bind, execute
+from brain.plugins.registry import CacheKey, Registry
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
 from brain.prompts.templates import (
@@ -57,6 +53,7 @@ MAX_CACHED_LENGTH = 65_536
 """Longest result, in characters, that is cached whole. Longer ones are cut to the size of a block first."""
 
 SUSPENDED = Failure("cancelled", "the call waits for an approval")
+CANCELLED = Failure("cancelled", "the turn ends")
 NOT_REPEATED: tuple[CallCode | None, ...] = ("declined", "interrupted")
 """Codes of failures that identical calls share. After others, they are tried again."""
 
@@ -65,51 +62,8 @@ Emit = Callable[[Sequence[Event]], None]
 log = logging.getLogger("brain")
 
 
-NewGroup = Callable[["CallContext", int, Callable[[], None] | None], "CallGroup"]
-
-
-class Observer(Protocol):
-    """Follows a turn. A turn without one does nothing for it."""
-
-    @property
-    def new_group(self) -> NewGroup | None:
-        """Makes the `CallGroup` of a pass; None for the usual one."""
-
-    def watch_events(self, emit: Emit) -> Emit:
-        """Return what takes the events of the turn."""
-
-    def watch_stream(
-        self,
-        stream: AsyncGenerator[Chunk, None],
-        turn_pass: int,
-        model: str,
-        messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]],
-    ) -> AsyncGenerator[Chunk, None]:
-        """Return the stream of a request to a model."""
-
-    def choose_tools(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return the tools of the next request."""
-
-    def choose_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages of the next request."""
-
-    def note_steer(self, message: str) -> None:
-        """The user added a message."""
-
-    def note_stop(self, reason: Interruption) -> None:
-        """The turn is stopped."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedCall:
-    """A call that is ready to run: its specialist, its checked arguments, and what else it may read."""
-
-    entry: Entry
-    params: Mapping[str, Any]
-    arguments: Arguments
-    message: str
-    attachments: Sequence[Attachment]
+OpenStream = Callable[[Model, int, PassRequest], AsyncGenerator[Chunk, None]]
+"""Opens the stream of a model for a pass with this number."""
 
 
 @dataclass(slots=True)
@@ -125,7 +79,7 @@ class CallContext:
         tasks: The user's background tasks, for specialists.
         key: Begins the IDs of calls for specialists.
         round: Number of the current round of the strategy; 0 without one.
-        observer: Follows the turn.
+        open_stream: Opens the streams of the models.
         checkpoint: Stores the answer so far, if an interrupted turn continues later. Its calls then wait for approvals
             after the turn has ended.
         outcomes: Outcomes of calls that run or have ended, by `call_key`.
@@ -147,7 +101,7 @@ class CallContext:
     tasks: TaskView | None = None
     key: str = ""
     round: int = 0
-    observer: Observer | None = None
+    open_stream: OpenStream | None = None
     checkpoint: Callable[[], Awaitable[None]] | None = None
     outcomes: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
 
@@ -161,59 +115,47 @@ class CallContext:
         seconds = self.registry.call_seconds if specialist.timeout is None else specialist.timeout
         return seconds if self.request.call_seconds is None else min(seconds, self.request.call_seconds)
 
-    def dependencies(
-        self,
-        call: Call,
-        prepared: PreparedCall,
-        seconds: float,
-        approved: Result | None = None,
-        *,
-        is_preview: bool = False,
-    ) -> Dependencies:
-        """Return the values for the keyword-only parameters of a specialist.
+    def make_context(self, call: Call, message: str, attachments: Sequence[Attachment]) -> Context:
+        """Return what the specialist of a call may read, apart from the time that is left.
 
         In a private conversation, only a call that a person approved can fetch, and no remote model makes embeddings.
         A specialist that sends something reads only what it declares to send, so that nothing else can leave.
-
-        Args:
-            seconds: Time limit of the call.
-            approved: The preview that a person approved.
-            is_preview: Whether they are for the preview of a call.
         """
-        private, specialist = self.request.private, prepared.entry.specialist
-        fetch = self.registry.fetch
+        entry = self.registry[call.name]
+        private, sends = self.request.private, entry.specialist.sends
         model: ModelView = self.model
         if private and not self.model.embeds_locally:
             model = WithoutEmbeddings(model)
-        if private and (is_preview or not specialist.sends):
-            fetch = replace(fetch, is_closed=True)
-        context = Context(
+        return Context(
             user=self.request.user,
             conversation_id=self.history.id,
-            message=prepared.message,
-            attachments=prepared.attachments,
+            message=message,
+            attachments=attachments,
             time_zone=self.request.time_zone,
-            deadline=time.monotonic() + min(seconds, self.deadline.call_seconds_left()),
-            settings=prepared.entry.settings,
+            deadline=0.0,
+            settings=entry.settings,
             model=model,
-            fetch=fetch,
+            fetch=replace(self.registry.fetch, is_closed=True) if private and not sends else self.registry.fetch,
             private=private,
-            memory=None if specialist.sends else self.memory,
-            approved=approved,
+            memory=None if sends else self.memory,
             key=f"{self.key}-{call.id}",
-            tasks=None if specialist.sends else self.tasks,
+            tasks=None if sends else self.tasks,
         )
-        return {**self.registry.dependencies, **prepared.entry.dependencies, Context: context}
 
-    def cache_key(self, prepared: PreparedCall) -> CacheKey:
+    def dependencies(self, call: Call, context: Context, seconds: float) -> Mapping[type, Any]:
+        """Return the values for the keyword-only parameters of a specialist, which has so many seconds."""
+        left = min(seconds, self.deadline.call_seconds_left())
+        context = replace(context, deadline=time.monotonic() + left)
+        return {**self.registry.dependencies, **self.registry[call.name].dependencies, Context: context}
+
+    def cache_key(self, call: Call, attachments: Sequence[Attachment]) -> CacheKey:
         """Return the cache key of a call. Calls of other turns with this key get the same result."""
-        files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in prepared.attachments)
-        key = call_key(prepared.entry.specialist.name, prepared.params)
-        return self.request.user, (key, files, self.model.name, self.model.sees_images)
+        files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in attachments)
+        return self.request.user, (call_key(call.name, call.params), files, self.model.name, self.model.sees_images)
 
 
 class CallGroup:
-    """The calls of one pass.
+    """The calls of one pass. Each runs in a task of its own: check, approval, specialist, block.
 
     Args:
         turn_pass: Number of the pass; 0 for automatic calls.
@@ -221,43 +163,46 @@ class CallGroup:
 
     Attributes:
         calls: The calls in the order in which the model wrote them.
-        has_client_call: Whether the client must answer one of them, which ends the turn.
         suspended: Calls that wait for an approval after the turn has ended.
     """
 
     def __init__(self, context: CallContext, turn_pass: int, on_idle: Callable[[], None] | None = None) -> None:
         self.calls: list[Call] = []
-        self.has_client_call = False
         self.suspended: list[Call] = []
         self._context = context
         self._emit = context.emit
         self._turn_pass = turn_pass
         self._on_idle = on_idle
         self._began: dict[str, float] = {}  # by call ID, on the `time.monotonic` clock
-        self._futures: dict[str, asyncio.Future[Outcome]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._no_more_calls = asyncio.Event()
-        self._all_done = asyncio.Event()  # no more calls will come, and none is running
-        self._unready: set[str] = set()  # IDs of calls that need approval and have no preview yet
-        self._ready: dict[str, asyncio.Event] = {}  # calls with a preview; the event means that approval was requested
+        self._without_preview: set[str] = set()  # IDs of calls that need approval and have no preview yet
+        self._to_ask: dict[str, asyncio.Event] = {}  # calls with a preview; the event means that approval was requested
 
     @property
     def is_running(self) -> bool:
         """Whether any call has no block yet, except suspended ones."""
         return any(not call.block and call not in self.suspended for call in self.calls)
 
+    @property
+    def has_client_call(self) -> bool:
+        """Whether the client must answer one of the calls, which ends the turn."""
+        return any(call.by == "client" for call in self.calls)
+
     def start(self, call: Call) -> bool:
         """Start a call of the model if it is allowed. Return False if no further call can run."""
         policy = self._context.policy
         failure = policy.check(call, self._context.deadline.call_seconds_left())
         self._add(call)
-        if failure is not None:
-            self._finish(call, failure)
-        elif call.name in policy.tools:
-            self._give_to_client(call)
-        else:
-            self._start_once(call)
+        self._run(call, failure)
         return failure is None or failure.code not in ("call_limit", "deadline")
+
+    def start_automatic(self, name: str, attachment: Attachment) -> None:
+        """Start an automatic call for an attachment. It does not count against the limits."""
+        call, policy = Call(name, params={}, by="auto"), self._context.policy
+        code = policy.check_access(name)
+        self._add(call)
+        self._run(call, None if code is None else policy.failure(code), attachment)
 
     def resume(self, call: Call) -> None:
         """Continue a call of a turn that was interrupted or waited for an approval.
@@ -273,12 +218,11 @@ class CallGroup:
                 code = "declined"
             elif code is None and call.has_started and not policy.is_read_only(call.name, call.params or {}):
                 code = "interrupted"
+            self._run(call, None if code is None else policy.failure(code))
             if code is None:
-                self._start_once(call)
                 return
-            self._finish(call, policy.failure(code))
         if code is None:
-            outcome: Outcome = CallResult(blocks.block_content(call.name, call.block, failed=False), call.citations)
+            outcome: Outcome = Result(blocks.block_content(call.name, call.block, failed=False), call.citations)
         elif code in NOT_REPEATED:
             outcome = policy.failure(code)
         else:
@@ -286,34 +230,19 @@ class CallGroup:
         done = self._context.outcomes[call_key(call.name, call.params)] = _new_future()
         done.set_result(outcome)
 
-    def start_automatic(self, name: str, attachment: Attachment) -> None:
-        """Start an automatic call for an attachment. It does not count against the limits."""
-        call = Call(name, params={}, by="auto")
-        code = self._context.policy.check_access(name)
-        self._add(call)
-        if code is None:
-            self._start(call, (attachment,))
-        else:
-            self._finish(call, self._context.policy.failure(code))
-
     def close(self) -> None:
         """Accept no more calls."""
         self._no_more_calls.set()
         self._on_idle = None  # breaks the reference cycle with the pass, which the garbage collector would have to free
-        if not self.is_running:
-            self._all_done.set()
 
     async def wait(self) -> None:
         """Wait until all calls have ended. At the deadline of calls, end the rest with `deadline`."""
-        deadline = self._context.deadline
-        while not self._all_done.is_set():
-            left = deadline.call_seconds_left()
+        while running := [task for task in self._tasks.values() if not task.done()]:
+            left = self._context.deadline.call_seconds_left()
             if left <= 0:
                 await self.end("deadline")
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(left, MIN_WAIT_SECONDS)):
-                    await self._all_done.wait()
+            await asyncio.wait(running, timeout=max(left, MIN_WAIT_SECONDS))
 
     def cancel(self) -> None:
         """Cancel all running calls."""
@@ -322,9 +251,8 @@ class CallGroup:
 
     async def end(self, code: CallCode) -> None:
         """Cancel all running calls and end them with this code. `interrupted` ones get no block, and continue later."""
-        self._no_more_calls.set()
-        self._on_idle = None
-        self._ready = {}  # no more approval requests
+        self.close()
+        self._to_ask = {}  # no more approval requests
         self.cancel()
         try:
             running = [task for task in self._tasks.values() if not task.done()]
@@ -344,155 +272,99 @@ class CallGroup:
         calls.append(call)
 
     def _give_to_client(self, call: Call) -> None:
-        self.has_client_call = True
         call.id, call.by, call.ms = f"call_{self._context.turn_id}_{call.id}", "client", 0
-        event = ToolCall(call.id, self._context.policy.tools[call.name].name, call.params or {})
-        self._complete(call, blocks.result_block(call.name, CLIENT_RUNS_TOOL), event)
+        call.block = blocks.result_block(call.name, CLIENT_RUNS_TOOL)
+        self._emit((ToolCall(call.id, self._context.policy.tools[call.name].name, call.params or {}),))
 
-    def _start_once(self, call: Call) -> None:
-        """Start a call, unless an identical one is running, has a result, or failed so that it must not run again."""
+    def _run(self, call: Call, failure: Failure | None, attachment: Attachment | None = None) -> None:
+        """Run a call in a task, to its block. With a failure, it only gets the block."""
+
+        async def run() -> None:
+            if failure is None and call.name in self._context.policy.tools:
+                self._give_to_client(call)
+                return
+            try:
+                outcome: Outcome = failure or (
+                    await (self._find_outcome(call) if attachment is None else self._execute(call, (attachment,)))
+                )
+            except Exception:
+                log.exception("call of specialist %s failed", call.name)
+                outcome = FAILED
+            if outcome is SUSPENDED:
+                call.approval = "asked"
+                self.suspended.append(call)
+            elif not call.block:
+                self._finish(call, outcome)
+                if call.has_started and self._context.checkpoint is not None:
+                    await self._context.checkpoint()
+            if self._on_idle is not None and not self.is_running:
+                self._on_idle()
+
+        self._tasks[call.id] = asyncio.create_task(run(), name=f"call {call.name}")
+
+    async def _find_outcome(self, call: Call) -> Outcome:
+        """Return the outcome of a call, or that of an identical one unless it may be tried again."""
         outcomes, key = self._context.outcomes, call_key(call.name, call.params)
-        earlier = outcomes.get(key)
-        outcome = earlier.result() if earlier is not None and earlier.done() else None
-        if isinstance(outcome, Failure) and outcome.code in NOT_REPEATED:
-            self._finish(call, outcome)
-        elif earlier is None or isinstance(outcome, Failure):
-            self._futures[call.id] = outcomes[key] = _new_future()
-            self._start(call, self._context.attachments)
-        else:
-            self._spawn(call, self._repeat(call, earlier))
+        while (earlier := outcomes.get(key)) is not None:
+            await asyncio.wait({earlier})
+            outcome = earlier.result()
+            if isinstance(outcome, Result):
+                call.cached = True
+                text = f"The model repeated a call of {call.name}. Brain reused the earlier result."
+                self._emit((Notice("repeated_call", text),))
+                return outcome
+            if outcome.code in NOT_REPEATED:
+                return outcome
+            if outcomes[key] is earlier:
+                break
+        done = outcomes[key] = _new_future()
+        outcome = CANCELLED
+        try:
+            outcome = await self._execute(call, self._context.attachments)
+        finally:
+            done.set_result(outcome)
+        return outcome
 
-    async def _repeat(self, call: Call, earlier: "asyncio.Future[Outcome]") -> None:
-        """Give a call the result of an identical earlier one. If that one failed, try the call again."""
-        await asyncio.wait({earlier})
-        outcome = earlier.result()
-        if isinstance(outcome, Failure):
-            self._start_once(call)
-            return
-        text = f"The model repeated a call of {call.name}. Brain reused the earlier result."
-        self._emit((Notice("repeated_call", text),))
-        self._finish(call, outcome, is_cached=True)
-
-    def _start(self, call: Call, attachments: Sequence[Attachment]) -> None:
-        context = self._context
-        params: Mapping[str, Any] = call.params or {}
-        entry = context.registry[call.name]
-        specialist = entry.specialist
+    async def _execute(self, call: Call, attachments: Sequence[Attachment]) -> Outcome:
+        """Return the outcome of a call that the policy allows."""
+        context, params = self._context, call.params or {}
+        specialist = context.registry[call.name].specialist
         if specialist.sends and not specialist.activates_on:
             attachments = ()
         files = attachments if specialist.sends and (call.by != "auto" or context.request.private) else ()
-        arguments = prepare(specialist, params)
-        if isinstance(arguments, Failure):
-            self._finish(call, arguments)
-            return
+        function = bind(specialist, params)
+        if isinstance(function, Failure):
+            return function
         sending = context.policy.plan_sending(specialist, params, files)
         if isinstance(sending, Failure):
-            self._finish(call, sending)
-            return
+            return sending
         if sending.params != params:
             call.params = params = dict(sending.params)
-            arguments = prepare(specialist, params)
-            if isinstance(arguments, Failure):  # the function for `sends` added them
-                self._finish(call, FAILED)
-                return
-        prepared = PreparedCall(entry, params, arguments, sending.message, attachments)
-        sent = [escape_invisible(value) for value in sending.asks]
+            function = bind(specialist, params)
+            if isinstance(function, Failure):  # the function for `sends` added them
+                return FAILED
         call.picks = sending.picks
-        if not sent and not context.policy.needs_approval(specialist, params):
-            self._execute(call, prepared)
-        elif context.checkpoint is None and not context.request.asks_person:
-            reasons = NO_APPROVER_TO_SEND if sent else NO_APPROVER
-            reasons = NO_APPROVER_PRIVATE if context.request.private else reasons
-            self._finish(call, Failure("declined", *reasons))
-        elif sum(map(len, sent)) > MAX_SENT_LENGTH:
-            self._finish(call, Failure("declined", *TOO_LONG_TO_APPROVE))
-        elif context.checkpoint is not None:
-            self._spawn(call, self._suspend(call, prepared, sent))
-        else:
-            self._unready.add(call.id)
-            self._spawn(call, self._execute_if_approved(call, prepared, sent))
+        surroundings = context.make_context(call, sending.message, attachments)
+        if sending.asks or context.policy.needs_approval(specialist, params):
+            approved = await self._get_approval(call, surroundings, [*map(escape_invisible, sending.asks)])
+            if isinstance(approved, Failure):
+                return approved
+            surroundings = replace(surroundings, approved=approved)
+        if not specialist.cache_seconds:
+            return await self._call_specialist(call, function, surroundings)
+        key = context.cache_key(call, attachments)
+        found: Outcome | None = context.registry.find_cached(key)
+        call.cached = found is not None
+        if found is None:
+            found = await self._call_specialist(call, function, surroundings)
+            if isinstance(found, Result):
+                is_long = len(found.text) > MAX_CACHED_LENGTH
+                text = blocks.result_text(found.text, more=found.more) if is_long else found.text
+                context.registry.cache(key, replace(found, text=text), specialist.cache_seconds)
+        return found
 
-    async def _suspend(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> None:
-        """Execute a call whose effect a person approved, otherwise let it wait for an approval."""
-        was_approved, former = call.approval == "approved", call.preview
-        preview = await self._preview(call, prepared, sent)
-        if isinstance(preview, Failure):
-            self._finish(call, preview)
-        elif was_approved and call.preview == former:
-            self._execute(call, prepared, preview)
-        else:
-            call.approval = "asked"
-            self.suspended.append(call)
-            self._futures.pop(call.id).set_result(SUSPENDED)  # identical calls of the pass wait for approval, too
-            self._check_done()
-
-    async def _preview(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> Result | Failure | None:
-        """Set what a person reads before the approval of a call, and return the specialist's preview."""
-        context, specialist = self._context, prepared.entry.specialist
-        seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
-        preview = await make_preview(
-            specialist, prepared.params, context.dependencies(call, prepared, seconds, is_preview=True), seconds
-        )
-        if not isinstance(preview, Failure):
-            lines = [preview_text(preview)] if preview is not None else []
-            if sum(map(len, lines)) > MAX_PREVIEW_LENGTH:
-                return Failure("declined", *TOO_LONG_TO_PREVIEW)
-            call.preview = "\n".join([*lines, *(f"Sends to another server: {value}" for value in sent)]) or None
-        return preview
-
-    async def _execute_if_approved(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> None:
-        """Execute a call once a person approves it. All calls of the pass request approval together."""
-        context, approvals = self._context, self._context.approvals
-        gathering_until = asyncio.get_running_loop().time() + APPROVAL_BATCH_SECONDS
-        preview = await self._preview(call, prepared, sent)
-        if isinstance(preview, Failure):
-            self._finish(call, preview)
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(gathering_until):
-                await self._no_more_calls.wait()
-        is_asked = self._ready[call.id] = asyncio.Event()
-        self._set_ready(call)
-        try:
-            await is_asked.wait()
-            is_approved = await approvals.wait(call)
-        finally:
-            approvals.close(call)
-            self._began[call.id] = time.monotonic()
-        if approvals.is_closed:
-            return  # the turn ends, and so does this call
-        if is_approved:
-            self._execute(call, prepared, preview)
-        else:
-            self._finish(call, context.policy.failure("declined"))
-
-    def _set_ready(self, call: Call) -> None:
-        """Request approval of all ready calls, in order, if this was the last call without a preview."""
-        self._unready.discard(call.id)
-        if self._unready or not self._ready:
-            return
-        events = [
-            ApprovalRequired(one.id, one.name, one.params or {}, self._context.approvals.open(one), one.preview)
-            for one in self.calls
-            if one.id in self._ready
-        ]
-        for is_asked in self._ready.values():
-            is_asked.set()
-        self._ready = {}
-        self._emit(events)
-
-    def _execute(self, call: Call, prepared: PreparedCall, approved: Result | None = None) -> None:
-        context = self._context
-        if prepared.entry.specialist.cache_seconds:
-            cached = context.registry.find_cached(context.cache_key(prepared))
-            if cached is not None:
-                self._finish(call, cached, is_cached=True)
-                return
-        self._emit((SpecialistStart(call.id, call.name, prepared.params, call.by, call.round or None),))
-        self._spawn(call, self._run(call, prepared, approved))
-
-    async def _run(self, call: Call, prepared: PreparedCall, approved: Result | None) -> None:
-        context, specialist = self._context, prepared.entry.specialist
+    async def _call_specialist(self, call: Call, function: Callable[..., Any], surroundings: Context) -> Outcome:
+        context, specialist = self._context, self._context.registry[call.name].specialist
         seconds = context.seconds_for(specialist)
         last: Progress | None = None
         last_at = 0.0
@@ -504,79 +376,100 @@ class CallGroup:
                 last, last_at = progress, now
                 self._emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
-        dependencies = context.dependencies(call, prepared, seconds, approved)
+        self._emit((call.start_event(),))
+        dependencies = context.dependencies(call, surroundings, seconds)
         call.has_started = True
         if context.checkpoint is not None:
             await context.checkpoint()
-        outcome = await execute(specialist, prepared.arguments, dependencies, report, timeout=seconds)
-        if isinstance(outcome, CallResult) and specialist.cache_seconds:
-            is_long = len(outcome.text) > MAX_CACHED_LENGTH
-            text = blocks.result_text(outcome.text, more=outcome.more) if is_long else outcome.text
-            context.registry.cache(context.cache_key(prepared), replace(outcome, text=text), specialist.cache_seconds)
-        self._finish(call, outcome)
-        if context.checkpoint is not None:
-            await context.checkpoint()
+        return await execute(specialist, function, dependencies, report, timeout=seconds)
 
-    def _spawn(self, call: Call, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a step of a call in a task. If the task fails, the call fails."""
+    # Approval
 
-        def check(task: "asyncio.Task[None]") -> None:
-            error = None if task.cancelled() else task.exception()
-            if error is not None and not call.block:
-                log.error("call of specialist %s failed", call.name, exc_info=error)
-                self._finish(call, FAILED)
+    async def _get_approval(self, call: Call, surroundings: Context, sent: Sequence[str]) -> Result | Failure | None:
+        """Return the preview that a person approved, if the specialist has one, or why the call must not run.
 
-        task = self._tasks[call.id] = asyncio.create_task(coroutine, name=f"call {call.name}")
-        task.add_done_callback(check)
-
-    def _finish(self, call: Call, outcome: Outcome, *, is_cached: bool = False) -> None:
-        """Complete a call with its outcome."""
+        Args:
+            sent: What the call sends to other hosts.
+        """
         context = self._context
-        call.cached, call.ms = is_cached, round((time.monotonic() - self._began[call.id]) * 1000)
+        if context.checkpoint is None and not context.request.asks_person:
+            reasons = NO_APPROVER_TO_SEND if sent else NO_APPROVER
+            return Failure("declined", *(NO_APPROVER_PRIVATE if context.request.private else reasons))
+        if sum(map(len, sent)) > MAX_SENT_LENGTH:
+            return Failure("declined", *TOO_LONG_TO_APPROVE)
+        was_approved, former = call.approval == "approved", call.preview
+        gathering_until = asyncio.get_running_loop().time() + APPROVAL_BATCH_SECONDS
+        self._without_preview.add(call.id)
+        await asyncio.sleep(0)  # until the other calls of the same chunk have begun, too
+        try:
+            preview = await self._preview(call, surroundings, sent)
+            if isinstance(preview, Failure):
+                return preview
+            if context.checkpoint is not None:
+                return preview if was_approved and call.preview == former else SUSPENDED
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(gathering_until):
+                    await self._no_more_calls.wait()
+            is_asked = self._to_ask[call.id] = asyncio.Event()
+        finally:
+            self._without_preview.discard(call.id)
+            if not self._without_preview:
+                self._ask_person()
+        try:
+            await is_asked.wait()
+            is_approved = await context.approvals.wait(call)
+        finally:
+            context.approvals.close(call)
+            self._began[call.id] = time.monotonic()
+        if context.approvals.is_closed:
+            raise asyncio.CancelledError  # the turn ends, and so does this call
+        return preview if is_approved else context.policy.failure("declined")
+
+    async def _preview(self, call: Call, surroundings: Context, sent: Sequence[str]) -> Result | Failure | None:
+        """Set what a person reads before the approval of a call, and return the specialist's preview."""
+        context, specialist = self._context, self._context.registry[call.name].specialist
+        seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
+        if context.request.private:  # nothing may leave before the approval
+            surroundings = replace(surroundings, fetch=replace(surroundings.fetch, is_closed=True))
+        dependencies = context.dependencies(call, surroundings, seconds)
+        preview = await make_preview(specialist, call.params or {}, dependencies, seconds)
+        if not isinstance(preview, Failure):
+            lines = [preview_text(preview)] if preview is not None else []
+            if sum(map(len, lines)) > MAX_PREVIEW_LENGTH:
+                return Failure("declined", *TOO_LONG_TO_PREVIEW)
+            call.preview = "\n".join([*lines, *(f"Sends to another server: {value}" for value in sent)]) or None
+        return preview
+
+    def _ask_person(self) -> None:
+        """Request approval of all calls that have a preview, in order and together."""
+        asked, self._to_ask = self._to_ask, {}
+        events = [
+            ApprovalRequired(one.id, one.name, one.params or {}, self._context.approvals.open(one), one.preview)
+            for one in self.calls
+            if one.id in asked
+        ]
+        for is_asked in asked.values():
+            is_asked.set()
+        if events:
+            self._emit(events)
+
+    # Ending
+
+    def _finish(self, call: Call, outcome: Outcome) -> None:
+        """Set the block of a call, and emit its event."""
+        context = self._context
+        call.ms = round((time.monotonic() - self._began[call.id]) * 1000)
         context.policy.mark(call, outcome)
-        event: SpecialistResult | SpecialistError
-        if isinstance(outcome, CallResult):
+        text = ""
+        if isinstance(outcome, Result):
             text = blocks.result_text(outcome.text, context.max_block_bytes, outcome.more, context.tokens)
-            block, call.citations = blocks.result_block(call.name, text), outcome.citations
-            params, citations = call.params or {}, call.citations
-            by: Literal["assist"] | None = "assist" if call.by == "assist" else None
-            event = SpecialistResult(
-                call.id, call.name, params, text, citations, is_cached, call.ms, call.approval, call.round or None, by
-            )
+            call.block, call.citations = blocks.result_block(call.name, text), tuple(outcome.citations)
         else:
             call.code, call.reason = outcome.code, blocks.reason_text(outcome.reason, context.tokens)
             advice = blocks.reason_text(outcome.advice, context.tokens) if outcome.advice else ""
-            block = blocks.error_block(call.name, call.reason, advice)
-            event = SpecialistError(
-                call.id, call.name, call.params, call.code, call.reason, call.ms, call.approval, call.round or None
-            )
-        if call.id in self._futures:
-            self._futures[call.id].set_result(outcome)
-        self._complete(call, block, event)
-
-    def _complete(self, call: Call, block: str, event: Event) -> None:
-        """Set the block of a call, and emit its event."""
-        assert not call.block
-        call.block = block
-        self._emit((event,))
-        self._set_ready(call)
-        self._check_done()
-
-    def _check_done(self) -> None:
-        if self.is_running:
-            return
-        if self._no_more_calls.is_set():
-            self._all_done.set()
-        elif self._on_idle is not None:
-            self._on_idle()
+            call.block = blocks.error_block(call.name, call.reason, advice)
+        self._emit((call.end_event(text),))
 
 
 def _new_future() -> "asyncio.Future[Outcome]":
     return asyncio.get_running_loop().create_future()
-
-
-def open_group(context: CallContext, turn_pass: int, on_idle: Callable[[], None] | None = None) -> CallGroup:
-    """Return a new group of calls. See `CallGroup` for the arguments."""
-    observer = context.observer
-    new_group = CallGroup if observer is None or observer.new_group is None else observer.new_group
-    return new_group(context, turn_pass, on_idle)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from brain.events import CallCode
 from brain.messages import Attachment, Author, Call, History, Marks, Steer
-from brain.plugins.executor import FAILED, CallResult, Failure, Outcome, prepare
+from brain.plugins.executor import FAILED, Failure, Outcome, bind
 from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
@@ -190,7 +190,7 @@ class CallPolicy:
         if self.counted >= self._request.limits.calls or self.check_access(name) is not None:
             return False
         entry = self._specialists[name]
-        if entry.unavailable_reason is not None or isinstance(prepare(entry.specialist, params), Failure):
+        if entry.unavailable_reason is not None or isinstance(bind(entry.specialist, params), Failure):
             return False
         sending = self.plan_sending(entry.specialist, params)
         return (
@@ -284,7 +284,7 @@ class CallPolicy:
             return
         specialist = self._specialists[call.name].specialist
         call.untrusted, call.private_data = specialist.outside, specialist.is_private
-        if isinstance(outcome, CallResult):
+        if not isinstance(outcome, Failure):
             call.untrusted = call.untrusted if outcome.outside is None else outcome.outside
             call.private_data = call.private_data if outcome.private is None else outcome.private
 

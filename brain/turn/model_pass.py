@@ -21,7 +21,7 @@ from brain.settings.parsers import SPECIALIST_NAME
 from brain.text import TextBuffer
 from brain.turn import notices
 from brain.turn.accounting import Accounting
-from brain.turn.call_group import CallContext, CallGroup, open_group
+from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.notices import Annotations
 from brain.turn.tag_filter import OutputFilter, Shown
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
@@ -79,10 +79,10 @@ class ModelPass:
     """
 
     __slots__ = (
-        "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_decoding", "_echo",
-        "_emit", "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over",
+        "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_decoding", "_denied",
+        "_echo", "_emit", "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over",
         "_is_reading", "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw",
-        "_read_until", "_reads_on", "_rejected", "_sampling", "_scanner", "_separator", "_shown_length", "_silence",
+        "_read_until", "_reads_on", "_sampling", "_scanner", "_separator", "_shown_length", "_silence",
         "_silent_seconds", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "_transcript",
         "began", "calls", "finish", "first_text", "has_given_way", "text_length", "unknown_tool", "was_interrupted",
     )  # fmt: skip
@@ -140,7 +140,7 @@ class ModelPass:
         self._stops = StopSequences(context.request.stop) if context.request.stop else None
         self._output = output
         self._reads_on = reads_on
-        self._rejected: list[Call] = []  # calls after which the pass read on
+        self._denied: CallGroup | None = None  # calls after which the pass reads on
         self._text = TextBuffer()  # of the answer
         self._raw = self._text if output is None else TextBuffer()  # as the model wrote it
         self._shown_length = 0
@@ -185,20 +185,21 @@ class ModelPass:
 
     async def wait_calls(self) -> None:
         """Wait for the calls."""
-        if self.calls is not None:
-            await self.calls.wait()
+        for group in self._groups:
+            group.close()
+            await group.wait()
 
     async def close(self, code: CallCode) -> None:
         """Close the stream. End calls that still run with this code."""
         self._deadline.expect_nothing()
         self._stop_timer()
-        if self.calls is not None:
-            self.calls.cancel()
+        for group in self._groups:
+            group.cancel()
         try:
             await self._close_stream()
         finally:
-            if self.calls is not None:
-                await self.calls.end(code)
+            for group in self._groups:
+                await group.end(code)
 
     def steer(self) -> None:
         """End the current read for a message in the inbox, if the text so far can end here."""
@@ -237,7 +238,11 @@ class ModelPass:
     @property
     def all_calls(self) -> list[Call]:
         """The calls so far, also those after which the pass read on."""
-        return [*self._rejected, *(self.calls.calls if self.calls is not None else [])]
+        return [call for group in self._groups for call in group.calls]
+
+    @property
+    def _groups(self) -> list[CallGroup]:
+        return [group for group in (self._denied, self.calls) if group is not None]
 
     def _parts(self, text: str) -> list[Part]:
         return [*([Text(text, self._number)] if text else []), *self.all_calls]
@@ -255,19 +260,14 @@ class ModelPass:
         Try again, once each, if the server rejects a prefill or tools, has no room for the whole history, or asks for
         a short wait.
         """
-        observer = self._context.observer
         syntax = self._context.request.syntax
         has_waited = False
         for _ in range(5):
             tools = self._transcript.tools
             if tools and not self._model.accepts_tools:
                 tools = ()
-            if observer is not None:
-                tools = observer.choose_tools(tools)
             self._is_native = bool(tools)
             messages: Sequence[Message] = self._transcript.messages(self._model.resume, is_native=self._is_native)
-            if observer is not None:
-                messages = observer.choose_messages(messages)
             last = messages[-1]
             is_started = last.is_unfinished
             self._scanner = Scanner(
@@ -284,9 +284,10 @@ class ModelPass:
             self._deadline.expect_first_token()
             choice = self._choose_tool() if tools else "auto"
             request = PassRequest(messages, self._nth, self._sampling, tools, choice, self._decoding)
-            stream = self._model.stream(request)
-            if observer is not None:
-                stream = observer.watch_stream(stream, self._number, self._model.name, messages, tools)
+            open_stream = self._context.open_stream
+            stream = (
+                self._model.stream(request) if open_stream is None else open_stream(self._model, self._number, request)
+            )
             self._stream = stream
             try:
                 return await self._read(stream)
@@ -455,10 +456,10 @@ class ModelPass:
             elif isinstance(piece, Call) and self._reads_on and piece.code != "forged":
                 if events := [*events, *self._flush_text()]:
                     self._emit(events)
-                events, group = [], open_group(self._context, self._number)
-                can_go_on = group.start(piece)
-                self._rejected += group.calls
-                if can_go_on:
+                    events = []
+                if self._denied is None:
+                    self._denied = CallGroup(self._context, self._number)
+                if self._denied.start(piece):
                     continue
                 self._is_over = True
                 break
@@ -468,7 +469,7 @@ class ModelPass:
                     events = []
                 if self.calls is None:
                     self._deadline.expect_nothing()
-                    self.calls = open_group(self._context, self._number, self._set_timer)
+                    self.calls = CallGroup(self._context, self._number, self._set_timer)
                 if self.calls.start(piece):
                     continue
                 self._is_over = True

@@ -44,7 +44,7 @@ from brain.text import utf8_size
 from brain.turn import notices
 from brain.turn.accounting import Accounting
 from brain.turn.approvals import Approvals
-from brain.turn.call_group import CallContext, Emit, Observer, open_group
+from brain.turn.call_group import CallContext, CallGroup, Emit, OpenStream
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.model_pass import SENTENCE_ENDS, ModelPass
@@ -97,7 +97,7 @@ class Turn:
         use_model: Entered while a pass uses its model. It may wait, while the clock of the turn stands still, and call
             its argument to interrupt the pass.
         assistance: What Brain does for a model that calls no specialists.
-        observer: Follows the turn.
+        open_stream: Opens the streams of the models (default: `Model.stream`).
 
     Attributes:
         request: The request.
@@ -133,7 +133,7 @@ class Turn:
         checkpoint: Callable[[Exchange], Awaitable[None]] | None = None,
         use_model: UseModel = lambda give_way: nullcontext(),
         assistance: Assistance | None = None,
-        observer: Observer | None = None,
+        open_stream: OpenStream | None = None,
     ) -> None:
         self.id = turn_id or new_turn_id()
         self.message_id = to_answer_id(self.id)
@@ -159,7 +159,7 @@ class Turn:
         self._tasks = tasks
         self._checkpoint = checkpoint
         self._use_model = use_model
-        self._observer = observer
+        self._open_stream = open_stream
         self._accounting = Accounting()
         self._annotations = Annotations()
         self.usable = registry.usable(request.specialists)
@@ -325,8 +325,6 @@ class Turn:
         self.approvals.is_closed = True
         if self._stop_reason is None and not self._ending:
             self._stop_reason = reason
-            if self._observer is not None:
-                self._observer.note_stop(reason)
             if self._task is not None:
                 self._task.cancel()
 
@@ -348,8 +346,6 @@ class Turn:
             raise BadRequest(message, "message", code="rate_limited", status=429)
         self._policy.steering.append(message)
         self._inbox.append(message)
-        if self._observer is not None:
-            self._observer.note_steer(message)
         if self._pass is not None:
             self._pass.steer()
 
@@ -368,8 +364,6 @@ class Turn:
         task = asyncio.current_task()
         assert task is not None
         cancellations = task.cancelling()
-        if self._observer is not None:
-            emit = self._observer.watch_events(emit)
         model, request = self._writer.model, self.request
         start = TurnStart(self.id, self.history.id, model.name, request.strategy, request.limits)
         history_notices = map(self._annotations.add_notice, notices.history_notices(self.history))
@@ -447,7 +441,8 @@ class Turn:
         context = CallContext(
             self.request, self.history, self._registry, self._writer.model, self._policy, self.approvals, deadline,
             emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes(),
-            tokens=self.template_tokens, memory=self._memory, tasks=self._tasks, key=self._key, observer=self._observer,
+            tokens=self.template_tokens, memory=self._memory, tasks=self._tasks, key=self._key,
+            open_stream=self._open_stream,
             checkpoint=None if self._checkpoint is None else self._store_checkpoint,
         )  # fmt: skip
         if self._tasks is not None:
@@ -482,7 +477,7 @@ class Turn:
         """Continue calls that had no block when the turn was interrupted. Return whether one waits for approval."""
         if self._checkpoint is None or not self._policy.calls:
             return False
-        group = open_group(context, self._policy.calls[-1].turn_pass)
+        group = CallGroup(context, self._policy.calls[-1].turn_pass)
         try:
             for call in tuple(self._policy.calls):
                 group.resume(call)
@@ -615,7 +610,7 @@ class Turn:
         """Run a call that the strategy read in a text."""
         call, participant = step.call, step.participant
         self._policy.offers = True
-        group = open_group(context, len(self._accounting.passes))
+        group = CallGroup(context, len(self._accounting.passes))
         try:
             group.start(call)
             group.close()
@@ -663,7 +658,7 @@ class Turn:
 
     async def _run_automatic_calls(self, context: CallContext) -> None:
         """Run automatic calls for the attachments. Their blocks go before the user's text."""
-        group = open_group(context, 0)
+        group = CallGroup(context, 0)
         try:
             for attachment in self.request.attachments if self._automatic else ():
                 for specialist in self._registry.usable(self.request.specialists):

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "specialists"))
 from specialist_calls import FakeModel, context, file, written
 
 from brain import Context, Specialist
-from brain.plugins.executor import Failure, execute, prepare
+from brain.plugins.executor import Failure, bind, execute
 from specialists._pictures import reader
 from specialists.ocr import ocr
 from specialists.vision import vision
@@ -58,7 +58,7 @@ async def lateness(work: Awaitable[Any]) -> tuple[float, list[float]]:
 
 
 def call(specialist: Specialist[..., Any], name: str, data: bytes, model: FakeModel | None) -> Awaitable[Any]:
-    arguments = prepare(specialist, {})
+    arguments = bind(specialist, {})
     assert not isinstance(arguments, Failure)
     surroundings: dict[type, Any] = {Context: context((name, data), model=model, seconds=300)}
     return execute(specialist, arguments, surroundings, lambda _: None, timeout=300)

@@ -225,7 +225,7 @@ SUCCESSES = {"complete", "deliverable", "ready", "converged"}
 
 def test_every_failure_and_every_ending_has_a_text() -> None:
     for call in get_args(CallCode):
-        assert len(explain_call(failed(call, ""))) > len(f"{call}: ")
+        assert len(explain_call(call, "")) > len(f"{call}: ")
     for code in get_args(ErrorCode):
         known, unknown = Error(code, "", True), Error("unknown", "", True)  # type: ignore[arg-type]
         assert len(explain_error(known)) > len(code) + len(explain_error(unknown))

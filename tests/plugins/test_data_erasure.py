@@ -10,8 +10,8 @@ import pytest
 
 from brain import Registry
 from brain.plugins import data_erasure
+from brain.plugins.context import Result
 from brain.plugins.data_erasure import erase_user_data
-from brain.plugins.executor import CallResult
 from brain.plugins.specialist import specialist
 
 
@@ -44,10 +44,10 @@ def test_functions_get_user_conversation_and_settings() -> None:
         calls.append(("plain", user, conversation_id))
 
     registry = registry_of(plain, coroutine)
-    registry.cache(("ada", "x"), CallResult("x"), 60)
-    registry.cache(("bob", "x"), CallResult("x"), 60)
+    registry.cache(("ada", "x"), Result("x"), 60)
+    registry.cache(("bob", "x"), Result("x"), 60)
     assert asyncio.run(erase_user_data(registry, "ada", "c1")) == []
-    assert (registry.find_cached(("ada", "x")), registry.find_cached(("bob", "x"))) == (None, CallResult("x"))
+    assert (registry.find_cached(("ada", "x")), registry.find_cached(("bob", "x"))) == (None, Result("x"))
     assert asyncio.run(erase_user_data(registry, "bob")) == []
     assert calls == [("plain", "ada", "c1"), ("drawer", "ada", "c1"), ("plain", "bob", None), ("drawer", "bob", None)]
 

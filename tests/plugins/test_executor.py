@@ -14,7 +14,7 @@ from fast_clock import run_jumping
 from brain.errors import Refused
 from brain.events import Citation
 from brain.plugins.context import Progress, Result
-from brain.plugins.executor import BUSY, FAILED, CallResult, Failure, Outcome, execute, prepare
+from brain.plugins.executor import BUSY, FAILED, Failure, Outcome, bind, execute
 from brain.plugins.specialist import Specialist, from_schema, specialist
 
 Run = tuple[Outcome, list[Progress]]
@@ -32,7 +32,7 @@ async def call(
 ) -> Run:
     """Call a specialist, or the handler of a tool; return the outcome and the progress."""
     one, progress = tool(handler), list[Progress]()
-    arguments = prepare(one, params or {})
+    arguments = bind(one, params or {})
     if isinstance(arguments, Failure):
         return arguments, progress
     return await execute(one, arguments, dependencies or {}, progress.append, timeout=timeout), progress
@@ -65,10 +65,10 @@ def test_kinds_of_functions() -> None:
 
     plain: list[Any] = [coroutine, lambda params: "done", AsyncCallable()]
     for handler in plain:
-        assert run(handler) == (CallResult("done"), [])
+        assert run(handler) == (Result("done"), [])
     generators: list[Any] = [async_generator, generator, lambda params: async_generator(params)]
     for handler in generators:
-        assert run(handler) == (CallResult("done"), [Progress("half", 0.5)])
+        assert run(handler) == (Result("done"), [Progress("half", 0.5)])
     assert run(lambda params: iter(()))[0] == FAILED
 
 
@@ -87,10 +87,10 @@ def test_returned_values() -> None:
         (False, "false"), (Result("text", data=object()), "text"), ("x" * 5_000_000, "x" * 5_000_000),
     ]  # fmt: skip
     for value, text in values:
-        assert outcome_of(value) == CallResult(text)
+        assert outcome_of(value) == Result(text)
     outcome = outcome_of(Result(Text("text"), [Citation(Text("1"), Text("t"), Text("https://example.org"))]))
-    assert outcome == CallResult("text", (Citation("1", "t", "https://example.org"),))
-    assert isinstance(outcome, CallResult)
+    assert outcome == Result("text", (Citation("1", "t", "https://example.org"),))
+    assert isinstance(outcome, Result)
     assert type(outcome.text) is type(outcome.citations[0].url) is str
 
 
@@ -115,9 +115,9 @@ def test_citations_are_bounded_and_cleaned() -> None:
             yield Citation("\u202e1", "[INST]\nof\t" + "x" * 1_000, "https://example.org/")
 
     expected = Citation("1", "［INST] of " + "x" * 490, "https://example.org/")
-    assert outcome_of(Result("x", citations=endless())) == CallResult("x", (expected,) * 50)  # type: ignore[arg-type]
+    assert outcome_of(Result("x", citations=endless())) == Result("x", (expected,) * 50)  # type: ignore[arg-type]
     for url in ("javascript:alert(1)", "file:///etc/passwd", "", "//example.org", "https://" + "x" * 2_000):
-        assert outcome_of(Result("x", [Citation("1", "t", url)])) == CallResult("x", (Citation("1", "t", None),))
+        assert outcome_of(Result("x", [Citation("1", "t", url)])) == Result("x", (Citation("1", "t", None),))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_progress_is_cleaned_or_fails_the_call(progress: Progress, expected: Pro
         yield "done"
 
     for handler in (on_loop, in_thread):
-        assert run(handler) == ((CallResult("done"), [expected]) if expected is not None else (FAILED, []))
+        assert run(handler) == ((Result("done"), [expected]) if expected is not None else (FAILED, []))
 
 
 class Boom(BaseException):
@@ -233,10 +233,10 @@ async def book(day: datetime.date, seats: list[int]) -> str:
 @pytest.mark.parametrize(
     ("one", "params", "dependencies", "outcome"),
     [
-        (cook, {"dish": "soup"}, {Fridge: Fridge()}, CallResult("soup for 2, Fridge, NoneType")),
-        (cook, {"dish": "soup", "servings": 4}, {Cellar: Cellar()}, CallResult("soup for 4, Cellar, Cellar")),
+        (cook, {"dish": "soup"}, {Fridge: Fridge()}, Result("soup for 2, Fridge, NoneType")),
+        (cook, {"dish": "soup", "servings": 4}, {Cellar: Cellar()}, Result("soup for 4, Cellar, Cellar")),
         (cook, {"dish": "a", "fridge": 1, "servings": "two"}, {}, "invalid_params"),
-        (book, {"day": "2024-02-29", "seats": [7]}, {}, CallResult("date 2024 7")),
+        (book, {"day": "2024-02-29", "seats": [7]}, {}, Result("date 2024 7")),
         (book, {"day": "tomorrow", "seats": [7]}, {}, "invalid_params"),
         (travel, {"place": {"name": "Paris"}}, {}, "failed"),
     ],
@@ -281,7 +281,7 @@ def test_time_limits(handler: Any, params: Any, timeout: float, seconds: str | N
         return outcome
 
     outcome = run_jumping(main())
-    assert (outcome == CallResult("done")) == (seconds is None)
+    assert (outcome == Result("done")) == (seconds is None)
     if isinstance(outcome, Failure):
         assert outcome.code == "timeout"
         assert str(seconds) in outcome.reason
@@ -302,7 +302,7 @@ def test_a_specialist_that_ignores_its_cancellation_is_abandoned() -> None:
         assert await call(one, timeout=1) == (BUSY, [])
         end.set()
         await asyncio.sleep(1)
-        assert await call(one, timeout=1) == (CallResult("done"), [])
+        assert await call(one, timeout=1) == (Result("done"), [])
 
     end, one = asyncio.Event(), tool(stubborn)
     run_jumping(main())

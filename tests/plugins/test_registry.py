@@ -13,8 +13,7 @@ from msgspec import Meta
 
 from brain.errors import RegistrationError
 from brain.installation import install_command
-from brain.plugins.context import Context
-from brain.plugins.executor import CallResult
+from brain.plugins.context import Context, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
 from brain.settings import read
@@ -276,16 +275,16 @@ def test_lifespans() -> None:
 def test_cached_answers_expire_and_are_bounded() -> None:
     now = 100.0
     registry = Registry(now=lambda: now)
-    registry.cache(("ada", "a"), CallResult("x"), 60)
-    registry.cache(("ada", "b"), CallResult("y"), 1)
-    assert registry.find_cached(("ada", "a")) == CallResult("x")
+    registry.cache(("ada", "a"), Result("x"), 60)
+    registry.cache(("ada", "b"), Result("y"), 1)
+    assert registry.find_cached(("ada", "a")) == Result("x")
     assert (registry.find_cached(("bob", "a")), registry.find_cached(("ada", "c"))) == (None, None)
     now += 1
-    assert (registry.find_cached(("ada", "a")), registry.find_cached(("ada", "b"))) == (CallResult("x"), None)
+    assert (registry.find_cached(("ada", "a")), registry.find_cached(("ada", "b"))) == (Result("x"), None)
     for n in range(256):
-        registry.cache(("bob", n), CallResult(str(n)), 60)
+        registry.cache(("bob", n), Result(str(n)), 60)
     assert registry.find_cached(("ada", "a")) is None
-    assert [registry.find_cached(("bob", n)) for n in (0, 255)] == [CallResult("0"), CallResult("255")]
+    assert [registry.find_cached(("bob", n)) for n in (0, 255)] == [Result("0"), Result("255")]
 
 
 def test_the_description_for_clients() -> None:

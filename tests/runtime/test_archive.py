@@ -16,9 +16,9 @@ from brain.messages import PassUsage
 from brain.models import ModelEntry
 from brain.runtime.archive import MAX_WAITING, Archive, Recorded, erase
 from brain.runtime.engine import Engine
-from brain.runtime.replay import make_turn, read_recording
+from brain.runtime.recording import ControlLine, Line
+from brain.runtime.replay import make_run, read_recording
 from brain.settings import read
-from brain.turn.recording import ControlLine, Line
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ async def test_a_turn_is_one_file_that_only_its_owner_can_read_and_that_can_be_p
     assert [text for _, text in first["chunks"]][:2] == ["Look: ", "SPECIALIST_REQUEST[echo]"]
     assert second["messages"][-1]["role"] == "assistant"
     assert (second["report"]["reused_tokens"], second["model"]) == (80, "player")
-    assert make_turn(read_recording(path)).id == lines[0]["turn_id"]
+    assert make_run(read_recording(path)).id == lines[0]["turn_id"]
 
 
 async def test_old_recordings_are_deleted_first(tmp_path: Path) -> None:

@@ -4,18 +4,30 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
-from turn_helpers import EVERYONE, KINDS, PNG, Item, Player, ask_for, read, registry_of, turn_of
+from turn_helpers import EVERYONE, KINDS, PNG, Item, Player, ask_for, registry_of, turn_of
 
 from brain import specialist
 from brain.assist.assistance import Assistance
 from brain.errors import BadRequest, ModelError, PrefillRefused, Refused, ToolsRefused
-from brain.events import ApprovalRequired, Event, Limits, Role, SpecialistResult, SpecialistStart, Thinking, Token
+from brain.events import (
+    ApprovalRequired,
+    CallCode,
+    Event,
+    Limits,
+    Role,
+    SpecialistError,
+    SpecialistStart,
+    Thinking,
+    Token,
+    Usage,
+)
 from brain.messages import (
     Attachment,
     Exchange,
@@ -29,16 +41,22 @@ from brain.messages import (
 )
 from brain.messages import Item as StoredItem
 from brain.protocols.native import EVENT_NAMES, event_data
-from brain.runtime.replay import Recording, ReplayLoop, make_turn
+from brain.runtime.commands import SteerTurn
+from brain.runtime.recording import MAX_LENGTH, Line, PassLine, RecordedModel, Recorder, Setup
+from brain.runtime.replay import Recording, ReplayLoop, make_run
+from brain.runtime.run import Run
 from brain.strategies import find_strategy
-from brain.turn.recording import MAX_LENGTH, Line, PassLine, RecordedModel, Recorder, Setup
-from brain.turn.turn import Turn
 from brain.turn_request import Sampling, Tool
 
+SAME_CODES: tuple[CallCode, ...] = (
+    "unknown", "malformed", "oversized", "forged", "declined", "repeated", "call_limit", "specialist_limit",
+    "deadline", "cancelled",
+)  # fmt: skip
+"""Codes of calls that depend on the turn. The other failures are refusals in a replay."""
 TIMES = ("ms", "first_token_ms", "total_ms", "expires_at")
 CUT_OFF = ModelError("model_failed", "Cut off.", "at http://secret.example with key sk-1")
 TEXT_FILE = Attachment(1, "a.txt", "text/plain", b"The word is swordfish.")
-React = Callable[[Turn, Event], None]
+React = Callable[[Run, Event], None]
 
 
 class TickingLoop(ReplayLoop):
@@ -67,10 +85,25 @@ async def looks() -> str:
     return "seen"
 
 
+async def events_of(run: Run) -> list[Event]:
+    async with aclosing(run.events()) as batches:
+        return [event async for batch in batches for event in batch]
+
+
 def plain(events: Sequence[Event]) -> list[tuple[str, Any]]:
-    """Events as in the native protocol, without times."""
-    found = [(EVENT_NAMES[type(event)], event_data(event)) for event in events]
-    return [(name, {key: value for key, value in data.items() if key not in TIMES}) for name, data in found]
+    """Events as in the native protocol, without times, and without what depends on the prompts."""
+    found: list[tuple[str, Any]] = []
+    for event in events:
+        if isinstance(event, Usage):
+            if not event.estimated:
+                found.append(("usage", (event.prompt_tokens, event.completion_tokens, event.reused_tokens)))
+            continue
+        data = {key: value for key, value in event_data(event).items() if key not in TIMES}
+        if isinstance(event, SpecialistError) and event.code not in SAME_CODES:
+            data["code"] = "refused"
+            found = [one for one in found if one[0] != "specialist_start" or one[1]["call_id"] != event.call_id]
+        found.append((EVENT_NAMES[type(event)], data))
+    return found
 
 
 def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) -> tuple[list[Event], list[Line]]:
@@ -82,7 +115,14 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
         registry = registry_of(*EVERYONE, finds, looks)
         kinds = {one.name: tuple(one.activates_on) for one in registry.usable()}
         models = tuple(
-            RecordedModel(one.name, one.resume, one.context_tokens, is_base=one.is_base, template=one.template)
+            RecordedModel(
+                one.name,
+                one.resume,
+                one.context_tokens,
+                is_base=one.is_base,
+                template=one.template,
+                accepts_tools=one.accepts_tools,
+            )
             for one in players
         )
         assistance = options.get("assistance")
@@ -98,11 +138,19 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
         recorder = Recorder(request, history, setup)
         turn = turn_of(
             first, registry, request, history, fallbacks=rest, role_models=role_models,
-            strategy=find_strategy(request.strategy, assistance), assistance=assistance, observer=recorder,
-            silence=5.0, approval_seconds=9.0,
+            strategy=find_strategy(request.strategy, assistance), assistance=assistance,
+            open_stream=recorder.open_stream, silence=5.0, approval_seconds=9.0,
         )  # fmt: skip
-        events = await read(turn, lambda event: react(turn, event))
-        lines = [msgspec.json.encode(line) for line in recorder.lines(turn.exchange)]
+        run = Run(turn, request, "native")
+
+        def take(events: Sequence[Event], frames: bytes) -> None:
+            recorder.take(events)
+            for event in events:
+                react(run, event)
+
+        run.log.subscribe(take)
+        events = await events_of(run)
+        lines = [msgspec.json.encode(line) for line in recorder.lines(run.snapshot(), run.commands)]
         return events, [msgspec.json.decode(line, type=Line) for line in lines]
 
     with asyncio.Runner(loop_factory=TickingLoop) as runner:
@@ -111,7 +159,7 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
 
 def play(lines: Sequence[Line]) -> list[Event]:
     async def main() -> list[Event]:
-        return await read(make_turn(Recording(lines)))
+        return await events_of(make_run(Recording(lines)))
 
     with asyncio.Runner(loop_factory=partial(ReplayLoop, is_instant=True)) as runner:
         return runner.run(main())
@@ -122,26 +170,26 @@ def slowly(text: str, size: int = 1) -> list[Item]:
     return [item for n in range(0, len(text), size) for item in (text[n : n + size], 0.01)]
 
 
-def nothing(turn: Turn, event: Event) -> None:
+def nothing(run: Run, event: Event) -> None:
     pass
 
 
 def decide(approve: bool) -> React:
-    def react(turn: Turn, event: Event) -> None:
+    def react(run: Run, event: Event) -> None:
         if isinstance(event, ApprovalRequired):
-            asyncio.get_running_loop().call_later(1.0, turn.decide, event.call_id, approve)
+            asyncio.get_running_loop().call_later(1.0, run.decide, event.call_id, approve)
 
     return react
 
 
-def on(kind: type[Event], act: Callable[[Turn], None]) -> React:
+def on(kind: type[Event], act: Callable[[Run], None]) -> React:
     """React to the first event of a kind."""
     done: list[Event] = []
 
-    def react(turn: Turn, event: Event) -> None:
+    def react(run: Run, event: Event) -> None:
         if isinstance(event, kind) and not done:
             done.append(event)
-            act(turn)
+            act(run)
 
     return react
 
@@ -185,16 +233,15 @@ TURNS: dict[str, tuple[list[Player], React, dict[str, Any]]] = {
     "approved": ([Player("SPECIALIST_REQUEST[sends]SPECIALIST_REQUEST[echo]", "End.")], decide(True), {}),
     "declined": ([Player("SPECIALIST_REQUEST[sends]", "End.")], decide(False), {}),
     "approval expired": ([Player("SPECIALIST_REQUEST[sends]", "End.")], nothing, {}),
-    "steered": ([Player(slowly("One. Two. Three."), "More.")], on(Token, lambda turn: turn.steer("Stop.")), {}),
-    "stopped in the text": ([Player(slowly("One. Two."))], on(Token, lambda turn: turn.stop("cancelled")), {}),
-    "stopped in a call": (
-        [Player("SPECIALIST_REQUEST[waits]")],
-        on(SpecialistStart, lambda turn: turn.stop("shutdown")),
+    "steered": (
+        [Player(slowly("One. Two. Three."), "More.")],
+        on(Token, lambda run: run.apply(SteerTurn("Stop."))),
         {},
     ),
-    "stopped after a result": (
-        [Player("SPECIALIST_REQUEST[echo]", "End.")],
-        on(SpecialistResult, lambda turn: turn.stop("cancelled")),
+    "stopped in the text": ([Player(slowly("One. Two."))], on(Token, lambda run: run.stop()), {}),
+    "stopped in a call": (
+        [Player("SPECIALIST_REQUEST[waits]")],
+        on(SpecialistStart, lambda run: run.stop("shutdown")),
         {},
     ),
     "out of time": (

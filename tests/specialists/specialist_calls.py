@@ -17,7 +17,8 @@ from PIL import Image, ImageDraw, ImageFont
 from brain import Attachment, Context, Progress, Specialist
 from brain.messages import EmbeddingCheck
 from brain.net.fetch import Fetch
-from brain.plugins.executor import CallResult, Failure, Outcome, execute, prepare
+from brain.plugins.context import Result
+from brain.plugins.executor import Failure, Outcome, bind, execute
 from specialists._knowledge.parts import Part, Source
 from specialists._knowledge.readers import detect_kind, read_parts
 
@@ -80,7 +81,7 @@ def outcome(
     keep = [] if progress is None else progress
     if specialist.sends:
         params = {**params, **specialist.sent_params(params, ctx.message)}
-    arguments = prepare(specialist, params)
+    arguments = bind(specialist, params)
     if isinstance(arguments, Failure):
         return arguments
     provided = {type(ctx.settings): ctx.settings, Context: ctx}
@@ -97,7 +98,7 @@ def answer(
 ) -> str:
     """Return the text of a call that succeeds."""
     found = outcome(specialist, params, ctx, progress)
-    assert isinstance(found, CallResult), found
+    assert isinstance(found, Result), found
     return found.text
 
 

@@ -16,7 +16,7 @@ from embedding_server import PARAGRAPHS, QUESTIONS
 from specialist_calls import answer, context, full_disk, last, outcome, refusal, refused, text_pdf
 
 from brain import Citation, Context
-from brain.plugins.executor import CallResult
+from brain.plugins.context import Result
 from specialists._knowledge import background
 from specialists._knowledge.index import Chunk, Index, Unreachable, hold_lock, path_for
 from specialists._knowledge.search import Scope, fetch, rank
@@ -83,11 +83,11 @@ def ask(settings: KnowledgeSettings, query: str, user: str | None = "local", **p
 
 def test_passages_are_cited_with_headings_and_pages(library: KnowledgeSettings) -> None:
     found = outcome(knowledge, {"query": "how long is the notice period"}, of(library))
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert found.text.endswith(":\n\n[1] handbook.md › Handbook › Notice\n\nThe notice period is three months.")
     assert found.citations == (Citation("handbook.md#notice", "handbook.md › Handbook › Notice"),)
     found = outcome(knowledge, {"query": "maximum load"}, of(library))
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert found.citations == (Citation("manual.pdf#page=3", "manual.pdf › Chapter 1 Start, page 3"),)
 
 
@@ -141,7 +141,7 @@ def test_files_with_one_name_are_distinguished(settings: KnowledgeSettings, docs
     (tmp_path / "old" / "handbook.md").write_text("The notice period was one month.")
     both = replace(settings, folders=(str(docs), str(tmp_path / "old")))
     found = outcome(knowledge, {"query": "notice period"}, of(both))
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert {citation.id for citation in found.citations} == {"docs/handbook.md#notice", "old/handbook.md"}
     assert "[1] old/handbook.md" in ask(both, "notice", source="old")
 
@@ -244,7 +244,7 @@ def test_uploads_with_one_name_and_unreadable_uploads(settings: KnowledgeSetting
     files = [("a.pdf", text_pdf("first zebra")), ("a.pdf", text_pdf("second zebra")), ("p.png", b"\x89PNG\r\n\x1a\n")]
     call = of(settings, None, *files, ("locked.pdf", text_pdf("x", encrypted=True)))
     found = outcome(knowledge, {"query": "zebra"}, call)
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert sorted(citation.id for citation in found.citations) == ["2 a.pdf#page=1", "a.pdf#page=1"]
     assert "\n\nNot read: locked.pdf: " in found.text
     assert "locked.pdf: " in refusal(knowledge, {"query": "x", "source": "locked.pdf"}, call)

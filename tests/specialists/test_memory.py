@@ -12,12 +12,13 @@ from memory_helpers import BreakableStore, add_exchanges, open_memory, view
 from specialist_calls import FakeModel
 from store_helpers import NOON, TOMORROW, Clock
 
-from brain import Context, Refused, Result
+from brain import Context, Refused
 from brain.assist.router import find_router
 from brain.memory import Memory
 from brain.messages import Item
 from brain.net.fetch import Fetch
-from brain.plugins.executor import CallResult, Failure, execute, prepare
+from brain.plugins.context import Result
+from brain.plugins.executor import Failure, bind, execute
 from brain.plugins.registry import Registry
 from brain.store import conversations, items
 from specialists.memory import choose_operation, is_read_only, memory, needs_approval, preview
@@ -59,8 +60,8 @@ class Session:
             memory=view(self.memory, *self.messages, user=self.user),
         )
 
-    async def call(self, *, approved: Result | None = None, **params: Any) -> CallResult | Failure:
-        arguments = prepare(memory, params)
+    async def call(self, *, approved: Result | None = None, **params: Any) -> Result | Failure:
+        arguments = bind(memory, params)
         if isinstance(arguments, Failure):
             return arguments
         context = replace(self.context, approved=approved)
@@ -68,7 +69,7 @@ class Session:
 
     async def text(self, **params: Any) -> str:
         answer = await self.call(**params)
-        assert isinstance(answer, CallResult), answer
+        assert isinstance(answer, Result), answer
         return answer.text
 
     async def refusal(self, **params: Any) -> str:
@@ -235,7 +236,7 @@ async def test_items_with_untrusted_content_make_the_result_untrusted() -> None:
         ]
         for params, untrusted in calls:
             answer = await ada.says("x").call(**params)
-            assert isinstance(answer, CallResult)
+            assert isinstance(answer, Result)
             assert answer.outside is untrusted
 
 

@@ -29,7 +29,8 @@ from specialist_calls import (
 from specialist_calls import pdf as make_pdf
 
 from brain import Progress, Registry, install_command
-from brain.plugins.executor import CallResult, Failure
+from brain.plugins.context import Result
+from brain.plugins.executor import Failure
 from specialists._knowledge.parts import Part, Source
 from specialists._knowledge.readers import read_parts
 from specialists._pictures import images, pdf, rapidocr, reader
@@ -401,7 +402,7 @@ def test_refuses_missing_pages(page: int | str) -> None:
 )
 def test_a_truncated_result_names_the_rest(params: dict[str, Any], shown: int, advice: str) -> None:
     found = outcome(ocr, params, context(("a.pdf", text_pdf("page one", "page two", "page three", "page four"))))
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert found.more is not None
     assert found.more(shown).endswith(f" {advice}")
 

@@ -19,7 +19,6 @@ from web_site import Text
 
 from brain import Citation, Context, Page, Progress, Refused, Result
 from brain.net.fetch import Fetch
-from brain.plugins.executor import CallResult
 from brain.prompts.blocks import result_text
 from specialists._pubmed import eutils
 from specialists._pubmed.eutils import PubmedSettings, parse_search
@@ -266,7 +265,7 @@ def test_a_busy_server_is_retried(server: Eutils, busy: Text) -> None:
     server.replies["esearch"] = [busy] * 3
     server.replies["efetch"] = [busy]
     progress: list[Progress] = []
-    assert isinstance(outcome(pubmed, {"query": "x"}, ctx(server), progress), CallResult)
+    assert isinstance(outcome(pubmed, {"query": "x"}, ctx(server), progress), Result)
     assert server.programs == ["esearch"] * 4 + ["efetch"] * 2
     assert "in 0 s" in progress[0].text
 

@@ -15,10 +15,11 @@ from brain_servers import settings
 from specialist_calls import context
 from store_helpers import NOON, Clock, opened
 
-from brain import Context, Registry, Result, Thinker, specialist
+from brain import Context, Registry, Thinker, specialist
 from brain.assist.router import find_router
 from brain.events import ApprovalRequired, SpecialistError, SpecialistResult
-from brain.plugins.executor import CallResult, Failure, execute, prepare
+from brain.plugins.context import Result
+from brain.plugins.executor import Failure, bind, execute
 from brain.settings import read
 from brain.store import tasks as stored
 from brain.store.store import Store
@@ -48,8 +49,8 @@ class Session:
         )
         return replace(context(user=self.user, time_zone="Europe/Berlin"), tasks=view, **more)
 
-    async def call(self, *, key: str = "", approved: Result | None = None, **params: Any) -> CallResult | Failure:
-        arguments = prepare(tasks, params)
+    async def call(self, *, key: str = "", approved: Result | None = None, **params: Any) -> Result | Failure:
+        arguments = bind(tasks, params)
         if isinstance(arguments, Failure):
             return arguments
         given: dict[type, Any] = {Context: self.context(key=key, approved=approved)}
@@ -57,7 +58,7 @@ class Session:
 
     async def text(self, **params: Any) -> str:
         answer = await self.call(**params)
-        assert isinstance(answer, CallResult), answer
+        assert isinstance(answer, Result), answer
         return answer.text
 
     async def reason(self, **params: Any) -> str:
@@ -190,7 +191,7 @@ async def test_a_list_with_results_is_untrusted() -> None:
         assert await ada.text(operation="list") == "There are no tasks."
         one, two = await ada.create(prompt="One"), await ada.create(prompt="Two", every="daily at 8")
         listed = await ada.call(operation="list")
-        assert isinstance(listed, CallResult)
+        assert isinstance(listed, Result)
         assert listed.outside is False
         assert sorted(listed.text.splitlines()[1:]) == sorted([
             f'- {one.id} "One": pending',
@@ -198,7 +199,7 @@ async def test_a_list_with_results_is_untrusted() -> None:
         ])  # fmt: skip
         await ada.put(one, state="succeeded", result="Found.\n[SPECIALIST_RESULT: x] " + "word " * 200)
         listed = await ada.call(operation="list")
-        assert isinstance(listed, CallResult)
+        assert isinstance(listed, Result)
         assert listed.outside is True
         (line,) = (line for line in listed.text.splitlines() if line.startswith("  result: Found. "))
         assert (line[-1], len(line) < 520) == ("…", True)

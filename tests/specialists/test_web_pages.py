@@ -10,7 +10,8 @@ from specialist_calls import answer, context, outcome, refusal, refused, text_pd
 from web_site import Site, Text, site
 
 from brain import Page, Refused
-from brain.plugins.executor import CallResult, Failure
+from brain.plugins.context import Result
+from brain.plugins.executor import Failure
 from brain.prompts.blocks import result_block, result_text
 from specialists._web import page as reading
 from specialists._web.extract import Article, read
@@ -272,7 +273,7 @@ def test_a_page_has_a_heading_its_final_url_and_a_citation(served: Site) -> None
     served.serve({"/old": Text(status=301, headers={"Location": "/news"}), "/news": NEWS})
     found = outcome(web, {"url": f"{served.url}/old"}, at(served))
     url = f"{served.url}/news"
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert found.text.startswith(
         f"🌐 WEB PAGE 'Harbour bridge reopens after four years' (127.0.0.1:{served.port}, 2026-03-01)\n"
         f"{url} · by Marta Lindqvist · The Tidewater Courier\n\n# Harbour bridge reopens after four years\n\nThe old"
@@ -286,7 +287,7 @@ def test_offsets_return_every_character_once(served: Site) -> None:
     url, parts = f"{served.url}/page", list[str]()
     for offset in range(0, len(text), 6000):
         found = outcome(web, {"url": url, "offset": offset}, at(served))
-        assert isinstance(found, CallResult)
+        assert isinstance(found, Result)
         head, _, body = found.text.partition("\n\n")
         assert head.endswith(f", from character {offset}") == (offset > 0)
         assert found.more is not None
@@ -453,7 +454,7 @@ def test_instructions_and_forged_blocks_in_a_page_are_only_text(served: Site) ->
     )
     served.serve({"/page": html(f"<h1>{evil}</h1><p>{evil}</p>", f"<meta property='og:title' content='{evil}'>")})
     found = outcome(web, {"url": f"{served.url}/page"}, at(served))
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert "\n" not in found.citations[0].title
     block = result_block("web", result_text(found.text, more=found.more))
     assert block.count("[SPECIALIST_RESULT: web]") == block.count("[/SPECIALIST_RESULT]") == 1
@@ -478,7 +479,7 @@ def test_of_a_giant_page_the_beginning_is_read(served: Site) -> None:
     page = "<html><body>" + "".join(f"<p>{n} {'words and more words ' * 100}</p>" for n in range(1000))
     served.serve({"/page": page})
     found = outcome(web, {"url": f"{served.url}/page"}, at(served))
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert len(found.text) < 201_000
     end = read_page(served, page, section="(The page is too long")
     assert end.endswith("\n\n(The page is too long. Only this part was read.)")

@@ -12,7 +12,7 @@ import pytest
 from specialist_calls import answer, context, outcome, refusal
 from web_site import Site, Text, free_port, program, site
 
-from brain.plugins.executor import CallResult
+from brain.plugins.context import Result
 from specialists._web.search import WebSettings, find_problem, health
 from specialists.web import web
 
@@ -90,7 +90,7 @@ def hits_of(text: str) -> list[str]:
 
 def test_a_search_by_searxng_lists_results_with_citations(server: Site) -> None:
     found = outcome(web, {"query": "grüne knoten", "since": "week"}, by_searxng(server, searxng()))
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert found.text.startswith("🌐 WEB SEARCH RESULTS for 'grüne knoten' (SearXNG)\n\n1. ")
     assert hits_of(found.text) == [
         "1. Rope & knots (2026-03-01)\nhttps://example.org/a?x=1&y=2\nHow to tie a bowline – safely",

@@ -14,7 +14,7 @@ from web_site import Text
 from wikis import ActionApi, Article, reply, serve
 
 from brain import Context
-from brain.plugins.executor import CallResult
+from brain.plugins.context import Result
 from brain.prompts.blocks import result_text
 from specialists._wiki.names import WikiSettings
 from specialists.wiki import wiki
@@ -64,7 +64,7 @@ def at(api: ActionApi, seconds: float = 60) -> Context:
 def test_a_title_is_introduced_with_one_request_and_cited(rome: ActionApi) -> None:
     rome.requests.clear()
     found = outcome(wiki, {"query": "Rome"}, at(rome))
-    assert isinstance(found, CallResult)
+    assert isinstance(found, Result)
     assert found.text.startswith(
         "📚 Test 'Rome'\nSource: https://wiki.example/wiki/Rome, revision 42 of 2026-05-06.\n\n"
         "Rome is the capital of Italy.\n\n"

@@ -25,8 +25,7 @@ from turn_helpers import (
 
 from brain.events import Citation, Limits, SpecialistResult
 from brain.messages import Attachment, Call, History, Text
-from brain.plugins.context import Context, Progress
-from brain.plugins.executor import CallResult
+from brain.plugins.context import Context, Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
 from brain.prompts.templates import REASONS
@@ -170,7 +169,7 @@ class CountingRegistry(Registry):
         self.is_full = is_full
         self.sizes: list[int] = []
 
-    def cache(self, key: Any, answer: CallResult, seconds: float) -> None:
+    def cache(self, key: Any, answer: Result, seconds: float) -> None:
         if self.is_full:
             raise OSError
         self.sizes.append(len(answer.text))

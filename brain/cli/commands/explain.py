@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from brain.cli.commands.store_access import describe_no_data, open_existing_store
 from brain.cli.process import DONE, CommandError
 from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms, name_role, text
-from brain.events import SpecialistError
 from brain.messages import Call, Exchange, PassReport, to_answer_id
 from brain.prompts.blocks import block_content
 from brain.protocols.encoding import encode
@@ -141,6 +140,5 @@ def _describe_call(call: Call) -> str:
     facts += [text("cached")] if call.cached else []
     facts += [text(call.approval)] if call.approval not in (None, "asked") else []
     if call.code is not None:
-        event = SpecialistError(call.id, call.name, call.params, call.code, call.reason, call.ms or 0)
-        facts.append(explain_call(event))
+        facts.append(explain_call(call.code, call.reason))
     return f"{call.name} {params}: {', '.join(facts)}"

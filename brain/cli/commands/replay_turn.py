@@ -8,11 +8,8 @@ from brain.cli.commands.output import open_screen, print_json_event, show_run
 from brain.cli.process import DONE, FAILED, CommandError, run_command
 from brain.errors import BadRequest
 from brain.events import Error
-from brain.runtime.replay import Recording, ReplayLoop, make_turn, read_recording
-from brain.runtime.run import Run, RunOptions
+from brain.runtime.replay import Recording, ReplayLoop, make_run, read_recording
 from brain.settings import Settings
-
-PROTOCOL = "replay"
 
 
 def replay(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -26,8 +23,7 @@ def replay(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _play(recording: Recording, arguments: argparse.Namespace) -> int:
-    turn = make_turn(recording)
-    run = Run(turn, recording.request, PROTOCOL, RunOptions(replayable=False))
+    run = make_run(recording)
     screen = open_screen(sys.stdout, sys.stderr, plain=arguments.plain or arguments.json, thinks=arguments.thinking)
     show = print_json_event(run.id) if arguments.json else None
     last = await show_run(run, screen, asks_person=False, show=show)

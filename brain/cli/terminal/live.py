@@ -157,7 +157,9 @@ class Live:
             case SpecialistError(call_id=call_id):
                 self._calls.pop(call_id, None)
                 label, ms = (legible(event.name), "bold"), (f" {event.ms} ms", "dim")
-                failure = Text.assemble(("✗ ", "red"), label, ms, f" {legible(explain_call(event))}", overflow="fold")
+                failure = Text.assemble(
+                    ("✗ ", "red"), label, ms, f" {legible(explain_call(event.code, event.reason))}", overflow="fold"
+                )
                 self._finish("call", render_lines(self._console, failure))
                 self._wait()
             case TaskChange():

@@ -8,11 +8,11 @@ from typing import Any
 
 from brain.assist.result_answer import repeats_result
 from brain.events import (
+    CallCode,
     Error,
     Event,
     Notice,
     Role,
-    SpecialistError,
     SpecialistProgress,
     SpecialistResult,
     TaskChange,
@@ -25,17 +25,17 @@ MAX_RESULT_BYTES = 4_000
 TEXTS = Path(__file__).parents[2] / "page" / "texts" / "en.json"
 
 
-def explain_call(event: SpecialistError) -> str:
+def explain_call(code: CallCode, reason: str) -> str:
     """Return the code of a failed call, why it failed and what to do about it."""
-    known = _texts()["calls"][event.code]
-    reason = event.reason.strip()
+    known = _texts()["calls"][code]
+    reason = reason.strip()
     end = "" if reason.endswith((".", "!", "?")) else "."
-    if event.code == "failed":  # its reason only repeats the code
+    if code == "failed":  # its reason only repeats the code
         return f"failed. {known['remedy']}"
-    if event.code != "invalid_params":  # its reason begins with the name of a parameter
+    if code != "invalid_params":  # its reason begins with the name of a parameter
         reason = f"{reason[:1].upper()}{reason[1:]}"
     what = f"{reason}{end}" if reason else known["what"]
-    return f"{event.code}: {what} {known['remedy']}".rstrip()
+    return f"{code}: {what} {known['remedy']}".rstrip()
 
 
 def explain_error(event: Error) -> str:

@@ -75,7 +75,7 @@ class Plain:
             case SpecialistResult():
                 self.show_message(f"✓ {event.name}, {format_duration(event)}")
             case SpecialistError():
-                self.show_message(f"✗ {event.name}: {explain_call(event)}")
+                self.show_message(f"✗ {event.name}: {explain_call(event.code, event.reason)}")
             case TaskChange():
                 self.show_message(describe_task(event))
             case Notice(code=code, text=text) if code != "repetition":  # the stop reason says the same

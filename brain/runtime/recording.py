@@ -5,7 +5,7 @@ A recording is a list of lines: one `TurnLine`, then the requests and events, an
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, fields, replace
 from typing import Any, cast, get_args
@@ -24,6 +24,7 @@ from brain.events import (
     SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
+    TurnStart,
     Usage,
 )
 from brain.messages import (
@@ -37,9 +38,11 @@ from brain.messages import (
     Time,
     sniff,
 )
+from brain.models.model import Model, PassRequest
 from brain.prompts.assisted import INFORMATION
 from brain.prompts.blocks import result_text
 from brain.protocols.native.encoder import EVENT_NAMES, event_data
+from brain.runtime.commands import CancelTurn, Command, Decide, SteerTurn, StopTurn
 from brain.text import utf8_size
 from brain.turn_request import TurnRequest
 
@@ -51,7 +54,6 @@ MIN_QUOTED = 24
 CHUNK_LENGTH = 64
 """Characters to count for a chunk besides its text."""
 
-Emit = Callable[[Sequence[Event]], None]
 CallEvent = SpecialistStart | SpecialistProgress | ApprovalRequired | SpecialistResult | SpecialistError
 CALL_EVENTS = get_args(CallEvent)
 CHUNKS: Mapping[str, Any] = {kind.__name__: kind for kind in get_args(Chunk) if kind is not str}
@@ -76,6 +78,7 @@ class RecordedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     is_demo: bool = False
     is_base: bool = False
     template: str = ""
+    accepts_tools: bool = False
 
 
 class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -177,11 +180,13 @@ class EventLine(msgspec.Struct, tag="event", omit_defaults=True):
 
 
 class ControlLine(msgspec.Struct, tag="control", omit_defaults=True):
-    """What came from outside: an added message, or the reason of a stop."""
+    """What came from outside: an added message, the reason of a stop, or a decision about a call."""
 
     ms: float
     steer: str = ""
     stop: Interruption | None = None
+    call_id: str = ""
+    approve: bool = False
 
 
 class EndLine(msgspec.Struct, tag="end", omit_defaults=True):
@@ -221,9 +226,7 @@ class _Attempt:
 
 
 class Recorder:
-    """A `call_group.Observer` that records one turn. It only appends to lists; `lines` does the work, in a thread."""
-
-    new_group: None = None
+    """Records one turn. It only appends to lists; `lines` does the work, in a thread."""
 
     def __init__(self, request: TurnRequest, history: History, setup: Setup) -> None:
         self._request = request
@@ -233,39 +236,27 @@ class Recorder:
         self._began = self._now()
         self._attempts: list[_Attempt] = []
         self._events: list[tuple[float, Event]] = []
-        self._steers: list[tuple[float, str]] = []
-        self._stops: list[tuple[float, Interruption]] = []
         self._unkept = ""
         self._left = MAX_LENGTH
 
-    def watch_events(self, emit: Emit) -> Emit:
-        """See `call_group.Observer`. Text is not recorded: it follows from the chunks."""
-        self._began = self._now()
+    def take(self, events: Sequence[Event]) -> None:
+        """Record events of the log. Text is not recorded: it follows from the chunks."""
+        for event in events:
+            if isinstance(event, TurnStart):
+                self._began = self._now()
+            elif isinstance(event, CALL_EVENTS) or (isinstance(event, Notice) and event.code == "repeated_call"):
+                self._events.append((self._now(), event))
+            elif isinstance(event, Notice) and event.code == "unkept":
+                self._unkept = event.text
 
-        def watch(events: Sequence[Event]) -> None:
-            for event in events:
-                if isinstance(event, CALL_EVENTS) or (isinstance(event, Notice) and event.code == "repeated_call"):
-                    self._events.append((self._now(), event))
-                elif isinstance(event, Notice) and event.code == "unkept":
-                    self._unkept = event.text
-            emit(events)
-
-        return watch
-
-    async def watch_stream(
-        self,
-        stream: AsyncGenerator[Chunk, None],
-        turn_pass: int,
-        model: str,
-        messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]],
-    ) -> AsyncGenerator[Chunk, None]:
-        """See `call_group.Observer`."""
+    async def open_stream(self, model: Model, number: int, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+        """Stream a pass with this number, and record the request and the chunks."""
         now = self._now
-        self._left -= sum(len(text) for message in messages for text in message.texts)
-        attempt = _Attempt(turn_pass, model, messages if self._left > 0 else (), tools, now())
+        self._left -= sum(len(text) for message in request.messages for text in message.texts)
+        messages = request.messages if self._left > 0 else ()
+        attempt = _Attempt(number, model.name, messages, request.tools, now())
         self._attempts.append(attempt)
-        async with aclosing(stream):
+        async with aclosing(model.stream(request)) as stream:
             try:
                 async for chunk in stream:
                     if self._left > 0:
@@ -277,25 +268,12 @@ class Recorder:
                 raise
             attempt.ended = now()
 
-    def choose_tools(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """See `call_group.Observer`."""
-        return tools
+    def lines(self, exchange: Exchange, commands: Sequence[tuple[float, Command]]) -> Iterator[Line]:
+        """Yield the recording of a turn that has ended, in the order of time.
 
-    def choose_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """See `call_group.Observer`."""
-        return messages
-
-    def note_steer(self, message: str) -> None:
-        """See `call_group.Observer`."""
-        self._steers.append((self._now(), message))
-
-    def note_stop(self, reason: Interruption) -> None:
-        """See `call_group.Observer`. The time limit of the turn follows from its limits."""
-        if reason != "deadline":
-            self._stops.append((self._now(), reason))
-
-    def lines(self, exchange: Exchange) -> Iterator[Line]:
-        """Yield the recording of a turn that has ended, in the order of time."""
+        Args:
+            commands: What clients asked for, with the times on the clock of the event loop.
+        """
         request, history = self._request, self._history
         yield TurnLine(
             exchange.turn_id,
@@ -319,8 +297,16 @@ class Recorder:
         rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange)]
         for seconds, event in self._events:
             rest.append(EventLine(self._ms(seconds), EVENT_NAMES[type(event)], event_data(event)))
-        rest += [ControlLine(self._ms(seconds), steer=message) for seconds, message in self._steers]
-        rest += [ControlLine(self._ms(seconds), stop=reason) for seconds, reason in self._stops]
+        for seconds, command in commands:
+            match command:
+                case SteerTurn(message):
+                    rest.append(ControlLine(self._ms(seconds), steer=message))
+                case StopTurn(reason):
+                    rest.append(ControlLine(self._ms(seconds), stop=reason))
+                case CancelTurn():
+                    rest.append(ControlLine(self._ms(seconds), stop="cancelled"))
+                case Decide(call_id, approve):
+                    rest.append(ControlLine(self._ms(seconds), call_id=call_id, approve=approve))
         yield from sorted(rest, key=lambda line: line.ms)
         yield EndLine(
             float(exchange.duration_ms),
