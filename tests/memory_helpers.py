@@ -19,7 +19,6 @@ from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
 from brain.messages import Chunk, Exchange, Item, Part, Text
 from brain.models.model import Model, PassRequest
-from brain.settings.models import Prefixes
 from brain.store import conversations, items, vectors
 from brain.store.store import Store
 
@@ -38,7 +37,6 @@ GROUPS = (
 """Words of about the same meaning: a group for each question of the embedding check, and two for the tests."""
 OTHER_PLACES = 50
 PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
-NO_PREFIXES = Prefixes()
 T = TypeVar("T")
 
 
@@ -56,7 +54,6 @@ class Vectors(Model):
     gate: asyncio.Event | None = None
     broken: bool = False
     blind: bool = False
-    prefixes: Prefixes = NO_PREFIXES
     requests: list[list[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -65,7 +62,7 @@ class Vectors(Model):
     def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         raise NotImplementedError
 
-    async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
+    async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         self.requests.append(list(texts))
         if self.gate is not None:
             await self.gate.wait()

@@ -90,7 +90,7 @@ class Items:
             return Found(by_words)
         query = replace(query, vector=relevance.center_message(query.vector))
         near = await self.store.read(vectors.search, user, query, kinds=kinds, limit=CANDIDATES, cache=self.store.signs)
-        scores = relevance.score(query.vector, [(cosine, z) for _, cosine, z in near])
+        scores = relevance.score(query.vector, [(cosine, mean, spread) for _, cosine, mean, spread in near])
         by_meaning = [(item, score) for (item, *_), score in zip(near, scores, strict=True)]
         return Found(by_words, by_meaning, relevance.least(share), relevance.related)
 

@@ -1,14 +1,18 @@
 """A language model, as all of Brain sees it (`Model`), and one request to it (`PassRequest`)."""
 
+import asyncio
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from brain.errors import Refused
+from brain.errors import ModelError, Refused
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Message, Purpose
 from brain.models.circuit_breaker import CircuitBreaker
+from brain.models.relevance import PAIRS, grade
 from brain.settings.models import Prefixes
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
@@ -66,6 +70,8 @@ class Model(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.breaker = CircuitBreaker()
+        self._prefixes = Prefixes()
+        self._check: EmbeddingCheck | None = None
 
     @abstractmethod
     def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
@@ -103,20 +109,38 @@ class Model(ABC):
     @property
     def prefixes(self) -> Prefixes:
         """What the model that makes the embeddings expects before a text."""
-        return Prefixes() if self.embedder is None else self.embedder.prefixes
+        return self._prefixes if self.embedder is None else self.embedder.prefixes
 
     async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
-        """Return one embedding per text.
+        """Return one embedding per text: finite numbers, and all of the same size.
 
         Args:
             purpose: Adds the prefix that the embedding model expects; None sends the texts as they are.
 
         Raises:
+            Refused: There are no such embeddings.
+        """
+        if self.embedder is not None:
+            return await self.embedder.embed(texts, purpose)
+        prefix = "" if purpose is None else getattr(self.prefixes, purpose)
+        try:
+            vectors = await self._embed([prefix + text for text in texts])
+        except ModelError as error:
+            raise Refused("the model server returns no embeddings for this model") from error
+        sizes = {len(vector) for vector in vectors}
+        is_complete = len(vectors) == len(texts) and len(sizes) <= 1 and 0 not in sizes
+        if not is_complete or not all(map(math.isfinite, chain.from_iterable(vectors))):
+            raise Refused("the model server returns embeddings that cannot be used")
+        return vectors
+
+    async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return what this model's server makes of the texts.
+
+        Raises:
+            ModelError: The server failed.
             Refused: There are no embeddings.
         """
-        if self.embedder is None:
-            raise Refused("no model with embeddings is connected")
-        return await self.embedder.embed(texts, purpose)
+        raise Refused("no model with embeddings is connected")
 
     async def check_embeddings(self) -> EmbeddingCheck:
         """Return the result of the embedding check, which runs once per process.
@@ -124,9 +148,15 @@ class Model(ABC):
         Raises:
             Refused: There are no embeddings.
         """
-        if self.embedder is None:
-            raise Refused("no model with embeddings is connected")
-        return await self.embedder.check_embeddings()
+        if self.embedder is not None:
+            return await self.embedder.check_embeddings()
+        if self._check is None:
+            questions = await self.embed([question for question, _ in PAIRS], "query")
+            answers = await self.embed([answer for _, answer in PAIRS], "passage")
+            if len(questions[0]) != len(answers[0]):
+                raise Refused("the model server returns embeddings that cannot be used")
+            self._check = await asyncio.to_thread(grade, self.name, questions, answers, self.prefixes)
+        return self._check
 
     async def aclose(self) -> None:  # noqa: B027 - a model without a server has no connections
         """Close the connections."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from brain.errors import ModelError, Refused, UnreadableData
+from brain.errors import ModelError, UnreadableData
 from brain.events import Thinking
 from brain.messages import CallMessage, Finish, Message, PassUsage
 from brain.models import failures
@@ -96,11 +96,8 @@ class Ollama(Remote):
         self.is_local = row.local or (row.is_local and not row.model.endswith((":cloud", "-cloud")))
 
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        try:
-            async with ollama_client(self._url, self._headers) as server:
-                response = await _translate(server.embed(self._embedding_model, list(texts)), self._url)
-        except ModelError:
-            raise Refused("the model server returns no embeddings for this model") from None
+        async with ollama_client(self._url, self._headers) as server:
+            response = await _translate(server.embed(self._embedding_model, list(texts)), self._url)
         return [list(vector) for vector in response.embeddings]
 
     async def _identify(self) -> str:

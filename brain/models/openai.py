@@ -200,7 +200,7 @@ class OpenAI(Remote):
             response = await self._http.post("embeddings", json={"model": self._embedding_model, "input": list(texts)})
         try:
             return [[float(number) for number in item["embedding"]] for item in response.json()["data"]]
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, OverflowError):
             raise Refused("the model server returns no embeddings") from None
 
     async def list_names(self) -> list[str]:

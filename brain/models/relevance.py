@@ -1,4 +1,7 @@
-"""How relevant stored items are to a message, by their embeddings. Pure.
+"""What embeddings mean: the check of a model, and how relevant stored items are to a message. Pure.
+
+The check embeds short questions and answers that share no words. A chat model whose embeddings carry no meaning fails
+it; Brain then uses keyword search only.
 
 Cosines of different models, messages and items cannot be compared: with some models, all of them lie between 0.75 and
 0.9. So Brain compares them with the cosines of texts of its own, which have nothing to do with the message:
@@ -9,6 +12,7 @@ Cosines of different models, messages and items cannot be compared: with some mo
 3. The least relevance depends on the model: it lies between that of unrelated and of related messages.
 """
 
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from importlib import resources
@@ -17,9 +21,11 @@ from statistics import fmean, pstdev
 
 import msgspec
 
-from brain.messages import ItemEmbedding
+from brain.messages import EmbeddingCheck, ItemEmbedding
+from brain.settings.models import Prefixes
 
 Vector = Sequence[float]
+NO_PREFIXES = Prefixes()
 _texts = msgspec.json.decode(resources.files(__package__).joinpath("relevance.json").read_bytes())
 MESSAGES: Sequence[str] = [message for message, _ in _texts["related"]]
 ITEMS: Sequence[str] = [item for _, item in _texts["related"]]
@@ -30,8 +36,39 @@ MAX_NEAREST = 30
 """Number of the user's nearest items with which a message is compared."""
 BACKGROUND_STEP = 2
 """A message is compared with every second one of Brain's items."""
+PAIRS = (
+    ("Which jewellery do I wear?", "A silver ring and a string of pearls are put on every day."),
+    ("How did I vote?", "At the last election the ballot went to the liberals."),
+    ("Who defends me in court?", "An attorney called Brandt prepares the trial."),
+    ("What have I lost?", "A wallet and an umbrella were left behind on the bus."),
+    ("Which clothes must be washed?", "Two shirts and the trousers wait for the laundry."),
+    ("Can I dance?", "Waltz and tango lessons were taken in a ballroom."),
+    ("Which tools do I own?", "A hammer, a saw and a drill hang in the cellar."),
+    ("What do I give to charity?", "A donation goes to orphans every Christmas."),
+)  # fmt: skip
+"""Questions and answers of the embedding check, which share no words."""
+VERSION = hashlib.blake2b(repr((PAIRS, MESSAGES, ITEMS, UNRELATED, "relevance")).encode(), digest_size=4).hexdigest()
+"""Identifies the check: results and embeddings of another version do not count."""
 _DIGITS = 5
 _MIN_SPREAD = 0.01
+
+
+def grade(
+    name: str, questions: Sequence[Vector], answers: Sequence[Vector], prefixes: Prefixes = NO_PREFIXES
+) -> EmbeddingCheck:
+    """Grade a model by its embeddings of `PAIRS`."""
+    asked, answered = [unit(one) for one in questions], [unit(one) for one in answers]
+    cosines = [[cosine(one, other) for other in answered] for one in asked]
+    count = len(cosines)
+    own = sum(cosines[n][n] for n in range(count)) / count
+    other = (sum(map(sum, cosines)) - own * count) / (count * (count - 1))
+    right = sum(max(range(count), key=row.__getitem__) == n for n, row in enumerate(cosines))
+    # the longest dimensions of the first embeddings identify a model; rounding does not change them
+    first = (asked[0], answered[0], asked[1], answered[1])
+    longest = [max(range(len(row)), key=lambda place, row=row: abs(row[place])) for row in first]  # type: ignore[misc]
+    identity = repr((len(asked[0]), longest, prefixes, VERSION))
+    digest = hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()
+    return EmbeddingCheck(f"{name}#{digest}", len(asked[0]), right, own, other)
 
 
 class Relevance(msgspec.Struct, frozen=True):
@@ -69,17 +106,17 @@ class Relevance(msgspec.Struct, frozen=True):
         cosines = [cosine(centred, message) for message in unrelated]
         return ItemEmbedding(centred, fmean(cosines), max(_MIN_SPREAD, pstdev(cosines)))
 
-    def score(self, message: Vector, near: Sequence[tuple[float, float]]) -> list[float]:
+    def score(self, message: Vector, near: Sequence[tuple[float, float, float]]) -> list[float]:
         """Return the relevance of items for a message.
 
         Args:
-            message: centred embedding of the message.
-            near: cosine and z-score of each item, nearest first.
+            message: Centred embedding of the message.
+            near: Cosine of each item, nearest first, and mean and spread of the item's cosines to `UNRELATED`.
         """
         cosines = [cosine(message, item) for item in self.background]
-        cosines += [one for one, _ in near[:MAX_NEAREST]]
+        cosines += [one for one, *_ in near[:MAX_NEAREST]]
         mean, spread = fmean(cosines), max(_MIN_SPREAD, pstdev(cosines))
-        return [((one - mean) / spread + z) / 2 for one, z in near]
+        return [((one - mean) / spread + (one - item_mean) / item_spread) / 2 for one, item_mean, item_spread in near]
 
 
 def measure(
@@ -99,9 +136,8 @@ def measure(
     embedded = [relevance.center_item(vector, references) for vector in items]
 
     def score(message: Vector) -> list[float]:
-        cosines = [cosine(message, item.vector) for item in embedded]
-        near = [(one, (one - item.mean) / item.spread) for one, item in zip(cosines, embedded, strict=True)]
-        order = sorted(range(len(near)), key=lambda place: -cosines[place])
+        near = [(cosine(message, item.vector), item.mean, item.spread) for item in embedded]
+        order = sorted(range(len(near)), key=lambda place: -near[place][0])
         scores = relevance.score(message, [near[place] for place in order])
         return [one for _, one in sorted(zip(order, scores, strict=True))]
 
@@ -112,14 +148,14 @@ def measure(
 
 def mean_vector(vectors: Sequence[Vector]) -> list[float]:
     """Return the mean of vectors, each scaled to length 1."""
-    scaled = [_scale(vector) for vector in vectors]
+    scaled = [unit(vector) for vector in vectors]
     return [round(fmean(numbers), _DIGITS) for numbers in zip(*scaled, strict=True)]
 
 
 def center(vector: Vector, mean: Vector) -> list[float]:
     """Return a vector less the mean, scaled to length 1; zeros stay zeros."""
-    scaled = _scale(vector)
-    return _scale([number - other for number, other in zip(scaled, mean, strict=True)]) if any(scaled) else scaled
+    scaled = unit(vector)
+    return unit([number - other for number, other in zip(scaled, mean, strict=True)]) if any(scaled) else scaled
 
 
 def cosine(one: Vector, other: Vector) -> float:
@@ -127,6 +163,7 @@ def cosine(one: Vector, other: Vector) -> float:
     return float(sum(map(mul, one, other)))
 
 
-def _scale(vector: Vector) -> list[float]:
+def unit(vector: Vector) -> list[float]:
+    """Return a vector scaled to length 1; a zero or infinite vector becomes zeros."""
     length = math.hypot(*vector)
     return [number / length for number in vector] if 0 < length < math.inf else [0.0] * len(vector)

@@ -1,15 +1,16 @@
 """The base class of models with a server: identification, health, streaming and embeddings."""
 
 import asyncio
+import re
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 
-from brain.errors import ModelError, PrefillRefused, Refused, ToolsRefused
+from brain.errors import ModelError, PrefillRefused, ToolsRefused
 from brain.events import Resume
-from brain.messages import Chunk, EmbeddingCheck, Message, Purpose
-from brain.models import embedder, failures
+from brain.messages import Chunk, Message
+from brain.models import failures
 from brain.models.model import Model, PassRequest
 from brain.models.reply import Answer, Reply, open_answer, stream_chunks
 from brain.net import client
@@ -19,6 +20,16 @@ from brain.settings.models import Prefixes
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
 """Time for which a result of `find_problem` is reused, to protect the server."""
+
+_PREFIXES = (
+    (re.compile(r"\be5-(?:small|base|large)(?!.*instruct)"), Prefixes("query: ", "passage: ", "query: ")),
+    (
+        re.compile(r"\bbge-(?:small|base|large)-en"),
+        Prefixes("Represent this sentence for searching relevant passages: "),
+    ),
+    (re.compile(r"\bnomic-embed-text"), Prefixes("search_query: ", "search_document: ", "search_document: ")),
+)
+"""What the authors of a model tell to put before texts, by a pattern of its name."""
 
 
 class Remote(Model):
@@ -50,6 +61,7 @@ class Remote(Model):
             self.context_tokens = row.context
         self._model = row.model
         self._embedding_model = row.embeddings or row.model
+        self._prefixes = row.embeddings_prefix or find_prefixes(self._embedding_model)
         self._has_failed = False  # the last time it was identified
         self._has_refused_tools = False
         self._url = row.url.rstrip("/")
@@ -58,7 +70,6 @@ class Remote(Model):
         self._request = self._http.prepare_post(self._path)
         self._probing = asyncio.Lock()
         self._probed: tuple[float, str | None] | None = None
-        self._check: EmbeddingCheck | None = None
 
     async def identify(self) -> str:
         """Identify the server and the model with free requests; return a phrase for people.
@@ -135,37 +146,12 @@ class Remote(Model):
         async with aclosing(self.stream(PassRequest([Message("user", question, (image,))]))) as chunks:
             return "".join([chunk async for chunk in chunks if isinstance(chunk, str)])
 
-    @property
-    def prefixes(self) -> Prefixes:
-        if self.embedder is not None:
-            return super().prefixes
-        return self._row.embeddings_prefix or embedder.find_prefixes(self._embedding_model)
-
-    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
-        if self.embedder is not None:
-            return await super().embed(texts, purpose)
-        prefix = "" if purpose is None else getattr(self.prefixes, purpose)
-        return await self._embed([prefix + text for text in texts])
-
-    async def check_embeddings(self) -> EmbeddingCheck:
-        if self.embedder is not None:
-            return await super().check_embeddings()
-        if self._check is None:
-            self._check = await embedder.check_embeddings(self)
-        if self._check is None:
-            raise Refused("the model server returns no embeddings")
-        return self._check
-
     async def aclose(self) -> None:
         await self._http.aclose()
 
     @abstractmethod
     async def _identify(self) -> str:
         """Send the requests first, then change the attributes in one step."""
-
-    @abstractmethod
-    async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one embedding per text, from this server."""
 
     @abstractmethod
     async def _probe(self) -> None:
@@ -178,3 +164,8 @@ class Remote(Model):
     @abstractmethod
     def _build_body(self, request: PassRequest) -> bytes:
         """Encode the request for one pass."""
+
+
+def find_prefixes(name: str) -> Prefixes:
+    """Return the prefixes of an embedding model, by its name at the server."""
+    return next((prefixes for pattern, prefixes in _PREFIXES if pattern.search(name.lower())), Prefixes())

@@ -58,13 +58,13 @@ class ModelView(Protocol):
         """Return the model's answer about an encoded image. Requires `sees_images`."""
 
     async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
-        """Return one embedding per text.
+        """Return one embedding per text: finite numbers, and all of the same size.
 
         Args:
             purpose: adds the prefix that the embedding model expects; None sends the texts as they are.
 
         Raises:
-            Refused: The model server has no embeddings.
+            Refused: The model server has no such embeddings.
         """
 
     async def check_embeddings(self) -> EmbeddingCheck:

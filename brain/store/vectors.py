@@ -1,6 +1,5 @@
 """Stores embeddings of items, and finds the nearest."""
 
-import math
 import struct
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
@@ -47,15 +46,19 @@ class SignCache:
 
 def search(
     tx: Tx, user: str, query: Query, kinds: Collection[Kind], limit: int, cache: SignCache
-) -> list[tuple[Item, float, float]]:
-    """Return the items with the nearest vectors, their cosine similarity and its z-score, nearest first.
+) -> list[tuple[Item, float, float, float]]:
+    """Return the items with the nearest vectors, nearest first.
 
-    The z-score is relative to the cosines of the item to unrelated messages.
+    Args:
+        query: A vector of length 1.
+
+    Returns:
+        Each item with its cosine, and with the mean and spread of its cosines to unrelated messages.
     """
     number = users.find(tx, user)
     if number is None:
         return []
-    vector = _normalise(query.vector)
+    vector = query.vector
     signs = int.from_bytes(_signs(vector), "little")
     cached = cache.get(tx, number, query.model)
     distances = (((other ^ signs).bit_count(), key) for kind in kinds for key, other in cached.get(kind, {}).items())
@@ -71,12 +74,10 @@ def search(
     values = {key: value for key, value in found if len(value) == stored.size + _STATISTICS.size}
     cosines = {key: sum(map(mul, vector, stored.unpack_from(value))) for key, value in values.items()}
     nearest = sorted(cosines, key=lambda key: -cosines[key])[:limit]
-
-    def z_score(key: int) -> float:
-        mean, spread = _STATISTICS.unpack_from(values[key], stored.size)
-        return float((cosines[key] - mean) / spread)
-
-    return [(item, cosines[key], z_score(key)) for key, item in items.of_keys(tx, number, nearest)]
+    return [
+        (item, cosines[key], *_STATISTICS.unpack_from(values[key], stored.size))
+        for key, item in items.of_keys(tx, number, nearest)
+    ]
 
 
 def lacking(tx: Tx, model: str, limit: int) -> list[tuple[str, Item]]:
@@ -111,7 +112,7 @@ def write(tx: Tx, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedd
             (user, item_id, text),
         ).fetchone()
         if row is not None:
-            value = _normalise(embedding.vector)
+            value = embedding.vector
             statistics = _STATISTICS.pack(embedding.mean, embedding.spread)
             tx.execute(
                 "INSERT INTO vector (item, user, kind, model, signs, value) VALUES (?, ?, ?, ?, ?, ?) "
@@ -119,14 +120,6 @@ def write(tx: Tx, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedd
                 (*row, model, _signs(value), struct.pack(f"<{len(value)}e", *value) + statistics),
             )
             tx.execute("UPDATE item SET embedded = ? WHERE key = ?", (model, row[0]))
-
-
-def _normalise(vector: Sequence[float]) -> Sequence[float]:
-    """Scale a vector to length 1; a zero or infinite vector becomes zero."""
-    length = math.hypot(*vector)
-    if not 0 < length < math.inf:
-        return [0.0] * len(vector)
-    return [number / length for number in vector]
 
 
 def _signs(vector: Sequence[float]) -> bytes:

@@ -5,7 +5,6 @@ The model's embedding check tells whether they carry meaning. Otherwise keywords
 
 import asyncio
 import importlib.util
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -156,15 +155,11 @@ async def _embed_each(model: Embedder, texts: Sequence[str]) -> list[list[float]
 
 
 async def _embed(model: Embedder, texts: Sequence[str], purpose: Purpose = "passage") -> list[list[float]] | None:
-    """Embed texts; None unless there is one finite vector for each, all of the same size."""
+    """Embed texts; None if the server fails."""
     try:
-        vectors = await model.embed(texts, purpose)
+        return await model.embed(texts, purpose)
     except Exception:  # noqa: BLE001 - the server may fail in any way; keyword search still works
         return None
-    lengths = {len(vector) for vector in vectors}
-    if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
-        return None
-    return vectors if all(math.isfinite(number) for vector in vectors for number in vector) else None
 
 
 def mark_private(index: Index, conversation: str) -> None:

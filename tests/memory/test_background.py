@@ -19,10 +19,10 @@ from brain.memory.summaries import SUMMARY_LENGTH, make_memory
 from brain.memory.terms import content_words
 from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
 from brain.models.builtin import Builtin
-from brain.models.embedder import _PAIRS, grade_embeddings
 from brain.models.model import PassRequest
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
+from brain.models.relevance import PAIRS, grade
 from brain.models.script import Script
 from brain.settings import ModelRow
 from brain.store import conversations, items, vectors
@@ -140,8 +140,8 @@ async def test_vectors_that_are_none_or_mean_nothing_are_not_used(
     wrong: str, memory: Memory, store: BreakableStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Wrong(Toy):
-        async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
-            found = await super().embed(texts, purpose)
+        async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
+            found = await super()._embed(texts)
             match wrong:
                 case "fewer":
                     return found[1:]
@@ -162,7 +162,7 @@ async def test_vectors_that_are_none_or_mean_nothing_are_not_used(
             await looking
         assert await recalled(memory, "Any pill?") == []
         assert await recalled(memory, "Penicillin?") == [DANGEROUS]
-        assert [len(one) for one in toy.requests] == [8, 8]
+        assert [len(one) for one in toy.requests] == ([8, 8] if wrong == "blind" else [8])
     assert [record.levelname for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
 
 
@@ -204,10 +204,10 @@ async def test_a_remote_server_reads_no_private_question() -> None:
 
 async def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:
     class Picky(Toy):
-        async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
+        async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
             if any("unspeakable" in text for text in texts):
                 raise ModelError("model_failed", "No.")
-            return await super().embed(texts, purpose)
+            return await super()._embed(texts)
 
     async with embedded(Picky(), "the unspeakable", DANGEROUS) as memory:
         assert await recalled(memory, "Any pill?") == [DANGEROUS]
@@ -231,7 +231,7 @@ async def test_the_result_of_a_check_serves_later_processes_until_theirs(
             await quiet.looked()
             assert [one for one in model.requests if len(one) > 1] == []
             quiet.is_idle = True
-            await until(lambda model=model: any(_PAIRS[0][0] in one for one in model.requests))  # type: ignore[misc]
+            await until(lambda model=model: any(PAIRS[0][0] in one for one in model.requests))  # type: ignore[misc]
     later, background = start(Toy(blind=True), Idle())  # another model has the name by now
     async with background:
         embedder = later._items.embedder
@@ -241,11 +241,12 @@ async def test_the_result_of_a_check_serves_later_processes_until_theirs(
 
 
 def test_the_check_needs_meaning_and_names_a_model_whatever_the_rounding() -> None:
-    assert [set(content_words(question)) & set(content_words(answer)) for question, answer in _PAIRS] == [set()] * 8
+    assert [set(content_words(question)) & set(content_words(answer)) for question, answer in PAIRS] == [set()] * 8
     rows = [[float((n * 7 + place * 3) % 11) for place in range(8)] for n in range(16)]
     noisy = [[number + 1e-4 * place for place, number in enumerate(row)] for row in rows]
-    assert grade_embeddings("m", rows).key == grade_embeddings("m", noisy).key
-    assert grade_embeddings("m", rows).key != grade_embeddings("m", [row[::-1] for row in rows]).key
+    backwards = [row[::-1] for row in rows]
+    key, same, other = (grade("m", some[::2], some[1::2]).key for some in (rows, noisy, backwards))
+    assert key == same != other
 
 
 async def test_vectors_are_made_while_no_turn_runs(
@@ -590,11 +591,11 @@ async def test_the_model_does_one_thing_at_a_time(memory: Memory, store: Breakab
     class Slow(Toy):
         together = 0
 
-        async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
+        async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
             for _ in range(20):
                 self.together = max(self.together, self.streams)
                 await asyncio.sleep(0)
-            return await super().embed(texts, purpose)
+            return await super()._embed(texts)
 
     for n in range(3):
         await add_exchanges(store, "ada", f"c{n}", LUNCH)

@@ -44,7 +44,7 @@ def test_related_items_are_told_from_others(measured: tuple[Relevance, list[list
         embedded = relevance.center_item(with_common(item), references)
         assert math.isclose(math.hypot(*embedded.vector), 1)
         cosine = sum(map(float.__mul__, centred, embedded.vector))
-        near.append((cosine, (cosine - embedded.mean) / embedded.spread))
+        near.append((cosine, embedded.mean, embedded.spread))
     first, *others = relevance.score(centred, near)
     assert first > relevance.least(0.5) > max(others)
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 BOTH: Sequence[Kind] = ("fact", "memory")
 
 
-def ids(found: Sequence[Item] | Sequence[tuple[Item, float]] | Sequence[tuple[Item, float, float]]) -> list[str]:
+def ids(found: Sequence[Item] | Sequence[tuple[Item, float]] | Sequence[tuple[Item, float, float, float]]) -> list[str]:
     return [one.id if isinstance(one, Item) else one[0].id for one in found]
 
 
@@ -132,7 +132,7 @@ async def test_few_words_and_few_items_with_each_are_searched(
 
 
 async def test_items_are_found_by_their_vectors(store: Store) -> None:
-    near = Query("m", [2.0, 0.0, 0.0])
+    near = Query("m", [1.0, 0.0, 0.0])
 
     async def found(user: str = "ada", kinds: Sequence[Kind] = BOTH, query: Query = near) -> list[str]:
         return ids(await store.read(vectors.search, user, query, kinds=kinds, limit=5, cache=store.signs))
@@ -142,15 +142,15 @@ async def test_items_are_found_by_their_vectors(store: Store) -> None:
         await store.write(items.put, user, fact("f2", "two"))
         await store.write(items.put, user, memory("m1", "three"))
     assert await lacking(store, "m", 4) == [("eve", "m1"), ("eve", "f2"), ("eve", "f1"), ("ada", "m1")]
-    embedded = (("f1", "one", [1.0, 0.1, 0.0]), ("f2", "two", [0.0, 1.0, 0.1]), ("m1", "three", [0.9, 0.2, 0.1]))
+    embedded = (("f1", "one", [1.0, 0.0, 0.0]), ("f2", "two", [0.0, 0.8, 0.6]), ("m1", "three", [0.96, 0.28, 0.0]))
     await store.write_unsynced(
         vectors.write, "m", [("ada", name, text, ItemEmbedding(vector, 0.5, 0.25)) for name, text, vector in embedded]
     )
     same = ItemEmbedding([1.0, 0.0, 0.0])
     await store.write_unsynced(vectors.write, "m", [("eve", "f1", "one", same), ("eve", "f2", "changed", same)])
     scored = await store.read(vectors.search, "ada", near, kinds=BOTH, limit=5, cache=store.signs)
-    assert [(item.id, round(cosine, 2), round(z, 1)) for item, cosine, z in scored] == [
-        ("f1", 1.0, 2.0), ("m1", 0.97, 1.9), ("f2", 0.0, -2.0)
+    assert [(item.id, round(cosine, 2), *statistics) for item, cosine, *statistics in scored] == [
+        ("f1", 1.0, 0.5, 0.25), ("m1", 0.96, 0.5, 0.25), ("f2", 0.0, 0.5, 0.25)
     ]  # fmt: skip
     assert await found(kinds=("memory",)) == ["m1"]
     assert await found("eve") == ["f1"]
@@ -193,25 +193,25 @@ async def test_items_may_have_vectors_of_several_models(store: Store) -> None:
     assert len(await lacking(store, "a", 1)) == 1
 
 
-@pytest.mark.parametrize("vector", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
-async def test_a_vector_without_a_direction_is_near_to_nothing(memory_store: Store, vector: list[float]) -> None:
+async def test_a_vector_without_a_direction_is_near_to_nothing(memory_store: Store) -> None:
     await memory_store.write(items.put, "ada", fact("f1", "one"))
-    await memory_store.write_unsynced(vectors.write, "m", [("ada", "f1", "one", ItemEmbedding(vector))])
+    await memory_store.write_unsynced(vectors.write, "m", [("ada", "f1", "one", ItemEmbedding([0.0, 0.0]))])
     assert await lacking(memory_store, "m") == []
     found = await memory_store.read(
         vectors.search, "ada", Query("m", [0.6, 0.8]), kinds=BOTH, limit=5, cache=memory_store.signs
     )
-    assert [(item.id, score) for item, score, _ in found] == [("f1", 0.0)]
+    assert [(item.id, score) for item, score, *_ in found] == [("f1", 0.0)]
 
 
 async def test_comparing_signs_first_misses_little(memory_store: Store) -> None:
     rng = random.Random(4)
 
     def draw(around: Sequence[float] | None = None) -> list[float]:
-        return [rng.gauss(0, 1) + 1.0 * (around[n] if around else 0) for n in range(64)]
+        numbers = [rng.gauss(0, 1) + 8.0 * (around[n] if around else 0) for n in range(64)]
+        return [number / math.hypot(*numbers) for number in numbers]
 
     def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-        return sum(a * b for a, b in zip(one, other, strict=True)) / math.hypot(*one) / math.hypot(*other)
+        return sum(a * b for a, b in zip(one, other, strict=True))
 
     topics = [draw() for _ in range(20)]
     embedded = {f"f{n}": draw(rng.choice(topics)) for n in range(600)}
