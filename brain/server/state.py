@@ -88,14 +88,14 @@ class ServerState:
         now = loop.time()
         elapsed = now - self._measured_at
         admission, was_overloaded = self.admission, self.admission.is_overloaded
-        admission.measure(now, elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
+        admission.measure(elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
         self.telemetry.metrics.set_lag(admission.lag)
         self.telemetry.metrics.set_model_states(self.engine.model_states())  # a pause ends without a turn
         if was_overloaded != admission.is_overloaded:
             state = "no longer overloaded" if was_overloaded else "overloaded: new turns that cannot start soon get 503"
-            counts = len(admission.pending), len(self.engine.runs.running)
-            log.warning("The server is %s (lag %.2f s, %d turns pending, %d running)", state, admission.lag, *counts)
-        if (admission.is_overloaded or self.acceptor.silent) and self.make_protocol is not None:
+            counts = len(admission.waiting), len(self.engine.runs.running)
+            log.warning("The server is %s (lag %.2f s, %d turns waiting, %d running)", state, admission.lag, *counts)
+        if admission.is_overloaded and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
                 self.telemetry.metrics.count_rejection("overload")
         self.acceptor.answer_rejected(now)

@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from brain.server.admission import PENDING_START, REJECT_SECONDS, Reason, raw_rejection, starts_turn
+from brain.server.admission import REJECT_SECONDS, WAITING_TURN, Reason, raw_rejection, starts_turn
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION
 from brain.server.middleware import client_network
 from brain.server.state import ServerState
@@ -98,7 +98,7 @@ class Protocol(HttpToolsProtocol):
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
-            _end_start(cycle)
+            self._end_wait(cycle)
         self._cycles.clear()
         self._release_address()
         connections = self._state.connections
@@ -153,12 +153,12 @@ class Protocol(HttpToolsProtocol):
         scope: Any = self.cycle.scope
         is_start = not self.cycle.response_complete and starts_turn(scope["method"].encode(), self.url)
         if is_start and self._state.admission.capacity > 0:
-            scope[PENDING_START] = self._state.admission.admit(self.loop.time())
+            scope[WAITING_TURN] = self._state.admission.admit()
 
     def on_response_complete(self) -> None:
         """Remove the first request, and limit the time for the next one."""
         for cycle in self._cycles[:1]:
-            _end_start(cycle)
+            self._end_wait(cycle)
         del self._cycles[:1]
         self._buffered = 0
         super().on_response_complete()
@@ -166,6 +166,10 @@ class Protocol(HttpToolsProtocol):
             if self._is_from_proxy():
                 self._release_address()
             self._start_head_timer(HEAD_SECONDS)
+
+    def _end_wait(self, cycle: RequestResponseCycle) -> None:
+        scope: Any = cycle.scope
+        self._state.admission.waiting.discard(scope.get(WAITING_TURN))
 
     def send_400_response(self, msg: str) -> None:
         """Respond to invalid HTTP, unless the request was already rejected."""
@@ -271,9 +275,3 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
         self._timer = self.loop.call_later(REJECT_SECONDS if reason == "overload" else 0.0, send)
-
-
-def _end_start(cycle: RequestResponseCycle) -> None:
-    scope: Any = cycle.scope
-    if PENDING_START in scope:
-        scope[PENDING_START].end()

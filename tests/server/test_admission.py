@@ -8,62 +8,62 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from brain.server.admission import ANSWERS_PER_ROUND, BURST, CALM_STARTS, Acceptor, Admission
+from brain.server.admission import ACCEPT_LIMIT, CALM_TURNS, REJECT_SECONDS, WAITING_TURNS, Acceptor, Admission
 
 TICK = 0.1
 
 
 def pass_time(admission: Admission, seconds: float, lag: float = 0.0, unaccepted: int = 0) -> bool:
     """Whether the server is overloaded afterwards."""
-    for n in range(round(seconds / TICK)):
-        admission.measure(n * TICK, TICK + lag, lag, unaccepted)
+    for _ in range(round(seconds / TICK)):
+        admission.measure(TICK + lag, lag, unaccepted)
     return admission.is_overloaded
 
 
-def test_a_burst_is_accepted_whole_and_no_more() -> None:
+def test_a_thousand_turns_can_wait_and_no_more() -> None:
     admission = Admission()
-    starts = [admission.admit(0.0) for _ in range(BURST + CALM_STARTS)]
+    turns = [admission.admit() for _ in range(WAITING_TURNS)]
     assert admission.capacity == 0
-    for start in starts:
-        start.end()
-        start.end()
-    assert admission.capacity == CALM_STARTS
-    pass_time(admission, 1)
-    assert CALM_STARTS < admission.capacity < BURST
-    pass_time(admission, 10)
-    assert admission.capacity == BURST + CALM_STARTS
+    for turn in turns[:3]:
+        admission.waiting.discard(turn)
+    assert admission.capacity == 3
+    admission.measure(TICK, 0.0, 4)
+    assert (admission.is_overloaded, admission.capacity) == (True, 3)
 
 
 @pytest.mark.parametrize(
     ("lag", "unaccepted", "is_overloaded"),
-    [(0.0, 0, False), (0.05, BURST, False), (0.0, BURST + CALM_STARTS + 1, True), (0.3, 0, True), (0.2, 0, False)],
+    [(0.0, 0, False), (0.05, WAITING_TURNS, False), (0.0, WAITING_TURNS + 1, True), (0.3, 0, True), (0.2, 0, False)],
 )
-def test_lag_and_a_queue_longer_than_a_burst_are_overload(lag: float, unaccepted: int, is_overloaded: bool) -> None:
+def test_lag_and_a_long_queue_are_overload(lag: float, unaccepted: int, is_overloaded: bool) -> None:
     assert pass_time(Admission(), 3, lag, unaccepted) is is_overloaded
 
 
 def test_an_overload_ends_after_a_calm_second_and_not_before() -> None:
     admission = Admission()
     assert [pass_time(admission, *row) for row in ((3, 0.5), (3, 0.2), (1, 0.0), (3, 0.0))] == [True, True, True, False]
-    admission.measure(3600.0, 3600.0, 3600.0, 0)  # the machine was suspended
+    admission.measure(3600.0, 3600.0, 0)  # the machine was suspended
     assert admission.is_overloaded
     assert not pass_time(admission, 6)
 
 
-def test_an_overloaded_server_accepts_nearly_as_many_turns_as_end() -> None:
+@pytest.mark.parametrize(("lag", "least", "most"), [(0.3, 20, 39), (0.0, CALM_TURNS, CALM_TURNS)])
+def test_an_overloaded_server_accepts_fewer_turns_than_end_while_it_lags(lag: float, least: int, most: int) -> None:
     admission = Admission()
-    for _ in range(BURST):
-        admission.admit(0.0).end()
-    count = 0
-    for n in range(100):
+    admission.measure(TICK, 0.0, WAITING_TURNS + 1)
+    for _ in range(WAITING_TURNS):
+        admission.waiting.discard(admission.admit())
+    assert (admission.is_overloaded, admission.capacity) == (True, 0)
+    counts = []
+    for _ in range(50):
         for _ in range(40):
             admission.count_end()
-        admission.measure(n * TICK, TICK + 0.3, 0.3, 0)
-        for _ in range(min(admission.capacity, 400)):
-            admission.admit(n * TICK).end()
-            count += n >= 50
+        admission.measure(TICK + lag, lag, WAITING_TURNS)
+        counts.append(admission.capacity)
+        for _ in range(admission.capacity):
+            admission.waiting.discard(admission.admit())
     assert admission.is_overloaded
-    assert 50 * 40 * 0.5 < count < 50 * 40
+    assert least <= sum(counts) / len(counts) <= most
 
 
 POST = b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
@@ -82,7 +82,7 @@ class Protocol(asyncio.Protocol):
 def connected(count: int) -> Iterator[tuple[Acceptor, list[socket.socket]]]:
     """Connections in the queue of the kernel."""
     with ExitStack() as stack:
-        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=200))
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=ACCEPT_LIMIT + 1))
         listening.setblocking(False)
         clients = [stack.enter_context(socket.create_connection(listening.getsockname())) for _ in range(count)]
         for client in clients:
@@ -120,34 +120,32 @@ def test_waiting_connections_are_rejected_if_they_start_a_turn(sent: bytes, stat
     asyncio.run(test())
 
 
-def test_a_connection_whose_request_is_late_is_looked_at_once_more_and_then_served() -> None:
+def test_a_connection_whose_request_is_late_is_served() -> None:
     async def test() -> None:
-        with connected(2) as (acceptor, (early, late)):
+        with connected(1) as (acceptor, (client,)):
             loop = asyncio.get_running_loop()
             assert acceptor.accept(loop, Protocol, 0) == 0
-            early.sendall(POST)
-            assert acceptor.accept(loop, Protocol, 0) == 1
-            late.sendall(POST)
-            assert (await loop.sock_recv(late, 1000)).startswith(b"HTTP/1.1 200")
-            acceptor.close()
-            assert (await loop.sock_recv(early, 1000)).startswith(b"HTTP/1.1 503")
+            assert (await loop.sock_recv(client, 1000)).startswith(b"HTTP/1.1 200")
 
     asyncio.run(test())
 
 
-def test_rejections_are_answered_few_at_a_time_after_as_many_turns_as_may_start() -> None:
+def test_after_as_many_turns_as_may_start_requests_are_rejected_a_while_later() -> None:
     async def test() -> None:
-        with connected(3 + 2 * ANSWERS_PER_ROUND) as (acceptor, clients):
+        with connected(ACCEPT_LIMIT + 1) as (acceptor, clients):
             loop = asyncio.get_running_loop()
             for client in clients:
                 client.sendall(POST)
-            assert acceptor.accept(loop, Protocol, 3) == 2 * ANSWERS_PER_ROUND
+            began = loop.time()
+            assert acceptor.accept(loop, Protocol, 3) == ACCEPT_LIMIT - 3
+            assert acceptor.backlog == 1
             for client in clients[:3]:
                 assert (await loop.sock_recv(client, 1000)).startswith(b"HTTP/1.1 200")
-            acceptor.answer_rejected(math.inf)
-            for client in clients[3 : 3 + ANSWERS_PER_ROUND]:
-                assert (await loop.sock_recv(client, 1000)).startswith(b"HTTP/1.1 503")
+            acceptor.answer_rejected(began + REJECT_SECONDS - 0.001)
             with pytest.raises(BlockingIOError):
-                clients[-1].recv(1000)
+                clients[3].recv(1000)
+            acceptor.close()
+            for client in clients[3:ACCEPT_LIMIT]:
+                assert (await loop.sock_recv(client, 1000)).startswith(b"HTTP/1.1 503")
 
     asyncio.run(test())

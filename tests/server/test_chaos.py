@@ -215,7 +215,7 @@ def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> I
     monkeypatch.setattr(
         "brain.server.admission.LAG_SECONDS", math.inf
     )  # what a slow machine would refuse, leaves nothing
-    monkeypatch.setattr("brain.server.admission.BURST", 1_000_000)
+    monkeypatch.setattr("brain.server.admission.WAITING_TURNS", 1_000_000)
     monkeypatch.setattr("brain.runtime.runs.REPLAY_SECONDS", 0.5)
     monkeypatch.setattr("brain.runtime.runs.SWEEP_SECONDS", 0.05)
     registry = Registry()

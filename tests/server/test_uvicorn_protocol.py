@@ -247,9 +247,7 @@ def test_an_overloaded_server_rejects_new_turns_and_nothing_else(monkeypatch: py
         release = asyncio.Event()
         server.play(Player(["word ", release, "more"]))
         turn = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
-        monkeypatch.setattr(admission, "CALM_STARTS", 0)
-        monkeypatch.setattr(admission, "BURST", 0)
-        monkeypatch.setattr(server.state.admission, "_burst", 0.0)
+        monkeypatch.setattr(admission, "WAITING_TURNS", 0)
         messages = {"model": "brain", "messages": [{"role": "user", "content": "hi"}]}
         for path, body in (
             ("/v1/chat/stream", {"message": "hi"}),
