@@ -350,8 +350,7 @@ class Import:
         self._lines = iter(lines)
         self._sanitizer = sanitizer
         self._number = 0
-        self._conversation: str | None = None  # the conversation of the next files and exchanges
-        self._key: int | None = None  # its key; None if it existed before
+        self._key: int | None = None  # of the conversation of the next files and exchanges; None if it existed before
         self._message_ids: set[str] = set()
         self._tasks: dict[str, Task | None] = {}  # by the conversations in which they ran; None if they existed before
         self._is_recall_on = True
@@ -438,7 +437,6 @@ class Import:
                 self._is_recall_on = self._is_recall_on and record.recalls
 
     def _insert_conversation(self, tx: Tx, record: ConversationRecord) -> None:
-        self._conversation = record.id
         task = self._tasks.get(record.id)
         conversation_id = _valid_id(record.id, _ID) if task is None else task.work_id
         is_of_existing_task = task is None and record.id in self._tasks
@@ -455,7 +453,7 @@ class Import:
             exchanges.list_by_time(tx, self._key)
             users.check_conversation(tx, self._key, self._field)
         self._message_ids.clear()
-        self._key = self._conversation = None
+        self._key = None
 
     def _insert_exchange(self, tx: Tx, conversation: int, record: ExchangeRecord) -> None:
         exchange = Exchange(**_fields(record))
