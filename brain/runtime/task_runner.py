@@ -187,7 +187,7 @@ class TaskRunner:
             running.add_done_callback(partial(self._forget, task.id))
             self._own[task.id] = task
         self._tell_others()
-        if len(claimed) < len(due):
+        if len(claimed) < len(due) or len(due) == tasks.MAX_DUE:  # there may be more
             self._has_news.set()
 
     def _tell_others(self) -> None:

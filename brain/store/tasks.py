@@ -48,7 +48,7 @@ KEEP_PACKETS = 24 * 3600 * SECOND
 PACKET_TEXT = 2_000
 """Characters of a result in a packet. The text of an approval is never cut."""
 MAX_DUE = 20
-"""Due tasks of one user that `look` returns."""
+"""Due tasks per look."""
 MAX_READ = 500
 """Packets per read."""
 TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "skipped", "approval", "paused"})
@@ -124,7 +124,7 @@ class Look(NamedTuple):
     Attributes:
         last_packet: Key of the newest packet of all users, or 0.
         own: The tasks that the process runs, by ID.
-        due: Tasks for free places, and None for each damaged row. `claim` takes them.
+        due: The first `MAX_DUE` tasks for free places, and None for each damaged row. `claim` takes them.
         seconds_until_due: Time until the next task becomes due; None without one.
         has_stale: Whether `renew` finds an expired lease, or a time that a wrong clock set.
         untold: Conversations with packets to report.
@@ -512,14 +512,17 @@ def look(tx: Tx, at_once: int, per_user: int) -> Look:
     now = tx.now
     own = tx.execute("SELECT data FROM task WHERE owner = ?", (tx.process,)).fetchall()
     ((last_packet,),) = tx.execute("SELECT max(key) FROM channel")
-    ((later,),) = tx.execute("SELECT min(due) FROM task WHERE due > ?", (now,))
+    query = "SELECT min(due), min(CASE WHEN due > ? THEN due END) FROM task WHERE due IS NOT NULL"
+    ((first, later),) = tx.execute(query, (now,))
     ((running,),) = tx.execute("SELECT count(*) FROM task WHERE state = 'running'")
     due: list[Task | None] = []
-    if running < at_once:
+    if first is not None and first <= now and running < at_once:
         found = tx.execute(
-            "SELECT t.data FROM (SELECT data, user, row_number() OVER (PARTITION BY user ORDER BY due, key) AS place "
-            f"FROM task WHERE due <= ?) t WHERE t.place <= ? AND ({_RUNNING_OF_USER}) < ?",
-            (now, MAX_DUE, per_user),
+            "SELECT t.data FROM (SELECT key, row_number() OVER (PARTITION BY user ORDER BY due, key) AS place "
+            "FROM task WHERE due <= ?) p JOIN task t ON t.key = p.key JOIN user u ON u.key = t.user "
+            f"WHERE p.place <= ? AND ({_RUNNING_OF_USER}) < ? "
+            f"ORDER BY p.place, ({_RUNNING_OF_USER}), u.claimed, t.due, t.user LIMIT ?",
+            (now, MAX_DUE, per_user, MAX_DUE),
         )
         due = [read(data) for (data,) in found]
     ((has_stale,),) = tx.execute(
@@ -555,7 +558,7 @@ def claim(tx: Tx, due: Sequence[DueTask], at_once: int, per_user: int) -> list[T
             return claimed
         next_user = tx.execute(
             "SELECT t.user FROM task t JOIN user u ON u.key = t.user WHERE t.due <= ? GROUP BY t.user, u.claimed "
-            f"HAVING ({_RUNNING_OF_USER}) < ? ORDER BY ({_RUNNING_OF_USER}), u.claimed, min(t.due) LIMIT 1",
+            f"HAVING ({_RUNNING_OF_USER}) < ? ORDER BY ({_RUNNING_OF_USER}), u.claimed, min(t.due), t.user LIMIT 1",
             (now, per_user),
         ).fetchone()
         if next_user is None:

@@ -161,6 +161,15 @@ async def test_a_task_that_changed_since_the_look_is_left_to_the_next_one(store:
     assert [one.title for one in await claim(store)] == ["New Read"]
 
 
+async def test_many_users_with_tasks_at_the_same_time_wait_for_their_turn(store: Store) -> None:
+    users = [f"user{n}" for n in range(2 * tasks.MAX_DUE + 1)]
+    for user in users:
+        for n in range(2):
+            await create(store, f"{n}", user, every=DAILY, start=NOON, next_run=NOON)
+    claimed = await claim(store, at_once=len(users) + 1)
+    assert [(task.user, task.prompt) for task in claimed] == [(user, "0") for user in users] + [("user0", "1")]
+
+
 async def test_a_claim_looks_at_due_tasks_only(path: Path) -> None:
     plans: list[str] = []
     async with store_at(path) as store:
