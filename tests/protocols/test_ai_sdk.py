@@ -27,7 +27,6 @@ SECOND = ev.ApprovalRequired("c3", "sends", {}, UNTIL)
 
 STARTED = '{"type":"start","messageId":"m1","messageMetadata":{"turn_id":"t1","conversation_id":"chat"}}'
 STEP, STEP_OVER, OVER = '{"type":"start-step"}', '{"type":"finish-step"}', "[DONE]"
-FINISHED = '{"type":"finish","messageMetadata":{"stop_reason":"complete"}}'
 
 
 def done(stop_reason: ev.StopReason = "complete") -> ev.Done:
@@ -79,60 +78,6 @@ def call(name: str, call_id: str, params: str, executed: str = '"providerExecute
 
 
 # Responses
-
-
-def test_a_turn_literally() -> None:
-    citations = (
-        ev.Citation("1", "The web", "https://example.org/a"),
-        ev.Citation("2", "A file"),
-        ev.Citation("3", "A trap", "javascript:alert(1)"),
-        ev.Citation("4", "The web again", "https://example.org/a"),
-    )
-    assert frames(
-        ev.Notice("stand_in", "Nobody is here."),
-        ev.Thinking("Hm"),
-        ev.Thinking("…"),
-        ev.Token('"Let"\n\n'),
-        ev.Token("a\ud800"),
-        ev.SpecialistStart("c1", "web", {"query": "brains"}, "model"),
-        ev.SpecialistProgress("c1", "searching", 0.5),
-        ev.SpecialistProgress("c1", "reading"),
-        ev.TaskChange("task1", "Read", "canceled", "c", "Stopped", 2),
-        ev.SpecialistResult("c1", "web", {"query": "brains"}, "They are soft.", citations, cached=False, ms=5),
-        ev.SpecialistError("c9", "?", None, "malformed", "Not JSON.", 0),
-        ev.Token("Soft."),
-        ev.Usage(12, 3, 8, estimated=False),
-        done(),
-    ) == [
-        '{"type":"data-notice","data":{"code":"stand_in","text":"Nobody is here."},"transient":true}',
-        STEP,
-        *text("reasoning", 1, "Hm", "…"),
-        *text("text", 2, '"Let"\n\n', "a\ufffd"),
-        *call("web", "c1", '{"query":"brains"}'),
-        '{"type":"data-progress","data":{"toolCallId":"t1.c1","text":"searching","fraction":0.5},"transient":true}',
-        '{"type":"data-progress","data":{"toolCallId":"t1.c1","text":"reading"},"transient":true}',
-        '{"type":"data-task","id":"task1","data":{"task_id":"task1","title":"Read","state":"canceled",'
-        '"conversation_id":"c","text":"Stopped","run":2}}',
-        '{"type":"tool-output-available","toolCallId":"t1.c1","output":"They are soft.",'
-        '"providerExecuted":true,"dynamic":true}',
-        '{"type":"source-url","sourceId":"t1.c1.1","url":"https://example.org/a","title":"The web"}',
-        '{"type":"source-document","sourceId":"t1.c1.2","mediaType":"text/plain","title":"A file"}',
-        '{"type":"source-document","sourceId":"t1.c1.3","mediaType":"text/plain","title":"A trap"}',
-        STEP_OVER,
-        STEP,
-        *call("?", "c9", "{}"),
-        '{"type":"tool-output-error","toolCallId":"t1.c9","errorText":"Not JSON.",'
-        '"providerExecuted":true,"dynamic":true}',
-        STEP_OVER,
-        STEP,
-        *text("text", 3, "Soft.")[:2],
-        '{"type":"message-metadata","messageMetadata":{"usage":'
-        '{"inputTokens":12,"outputTokens":3,"totalTokens":15,"cachedInputTokens":8,"estimated":false}}}',
-        *text("text", 3)[1:],
-        STEP_OVER,
-        FINISHED,
-        OVER,
-    ]
 
 
 def test_an_answer_that_continues_a_message_has_no_id() -> None:

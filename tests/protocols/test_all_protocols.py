@@ -1,17 +1,11 @@
 """What all protocols have in common: Brain's options, limits of histories, and encoders that no batching changes."""
 
-import asyncio
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from ag_ui_stream import verify
-from turn_helpers import Player, read, turn_of
 
 from brain import events as ev
 from brain.errors import BadRequest
@@ -20,7 +14,6 @@ from brain.protocols.ag_ui.request import PropsBody, RunBody, RunMessage
 from brain.protocols.ai_sdk.request import ChatBody as SdkChatBody
 from brain.protocols.ai_sdk.request import UIMessage
 from brain.protocols.common import Client, ContextBody, TurnOptions
-from brain.protocols.encoding import as_rejection
 from brain.protocols.native.queries import ChangeBody, FactBody, TaskBody
 from brain.protocols.native.request import TurnBody as NativeBody
 from brain.protocols.ollama.request import ChatBody as OllamaChatBody
@@ -200,229 +193,6 @@ def test_half_a_character_is_replaced_anywhere(protocol: str) -> None:
     body = body.replace('"user": 1', '"model": "brain"' if protocol in ("ollama", "generate") else '"model": null')
     for data in (body.encode(), json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "surrogatepass")):
         assert parse(protocol, data)[0].message == "a\ufffdb\ufffd 😀"
-
-
-# Encoders
-
-NOW = 1_795_256_430_123_456_789
-UNTIL = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
-EVENTS: Sequence[ev.Event] = (
-    ev.TurnStart("t1", "c", "player", "mono", ev.Limits()),
-    ev.Notice("trimmed", "Left out."),
-    ev.Round(1, 20, "thinker", "big"),
-    ev.Thinking("Let me "),
-    ev.Thinking("see."),
-    ev.Token("I ask "),
-    ev.Token("\ud83d two."),
-    ev.SpecialistStart("c1", "weather", {"city": "Bern"}, "model"),
-    ev.SpecialistStart("c2", "echo", {"text": "日本"}, "model"),
-    ev.SpecialistProgress("c1", "half", 0.5),
-    ev.SpecialistError("c3", "nobody", {}, "unknown", "there is no such specialist", 0),
-    ev.SpecialistResult("c2", "echo", {"text": "日本"}, "日本", (ev.Citation("1", "日"),), cached=False, ms=3),
-    ev.SpecialistResult("c1", "weather", {"city": "Bern"}, "Sunny.", (), cached=True, ms=9),
-    ev.Round(2, 20, "actor", "ollama:small", "Find the\n height."),
-    ev.Thinking("Good."),
-    ev.Token("Sunny"),
-    ev.Token(", and 日本."),
-    ev.ToolCall("call_t1_c4", "paint", {}),
-    ev.TaskChange("task1", "日", "pending", "c"),
-    ev.Usage(10, 5, 4, estimated=False),
-    ev.Done("complete", "m1", "Sunny, and 日本.", 4, 2, 1, 9),
-)
-RUN = ag_ui.RequestOptions("thread", "run", None, "thread")
-
-
-def show(event: ev.Event) -> str:
-    return "<result>" if isinstance(event, ev.SpecialistResult) else ""
-
-
-def hide(event: ev.Event) -> str:
-    return ""
-
-
-def encoder_of(name: str, inline_text: Callable[[ev.Event], str] = show) -> Any:
-    encoders: dict[str, Callable[[], Any]] = {
-        "native": lambda: native.FrameEncoder("t1"),
-        "openai": lambda: openai.Encoder("t1", 5, openai.RequestOptions("brain", True, True), inline_text),
-        "ollama": lambda: ollama.Encoder("brain", lambda: NOW, inline_text),
-        "generate": lambda: ollama.Encoder("brain", lambda: NOW, inline_text, generate=True),
-        "ag_ui": lambda: ag_ui.Encoder(RUN, "t1", "player"),
-        "ai_sdk": lambda: ai_sdk.Encoder(6, "m1"),
-    }
-    return encoders[name]()
-
-
-ENCODERS = ("native", "openai", "ollama", "generate", "ag_ui", "ai_sdk")
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_events_in_any_batches_give_the_same_bytes(name: str) -> None:
-    events = [event for event in EVENTS if name != "ai_sdk" or not isinstance(event, ev.ToolCall)]
-    cuts = [[events[:at], events[at:]] for at in range(1, len(events))] + [[[event] for event in events]]
-    whole = encoder_of(name).encode(events)
-    for batches in cuts:
-        encoder = encoder_of(name)
-        assert b"".join(map(encoder.encode, batches)) == whole
-    if name == "ag_ui":
-        verify(whole.decode())
-
-
-ROUNDS = {
-    "native": [
-        'event: round\ndata: {"n":1,"of":20,"role":"thinker","model":"big"}\n',
-        'event: round\ndata: {"n":2,"of":20,"role":"actor","model":"ollama:small","text":"Find the\\n height."}\n',
-    ],
-    "openai": [
-        '"delta":{"reasoning_content":"Round 1 of 20, thinker (big)\\n\\n"}',
-        '"delta":{"reasoning_content":"\\n\\nRound 2 of 20, actor (ollama:small): Find the height.\\n\\n"}',
-    ],
-    "ollama": [
-        '"content":"","thinking":"Round 1 of 20, thinker (big)\\n\\n"}',
-        '"content":"","thinking":"\\n\\nRound 2 of 20, actor (ollama:small): Find the height.\\n\\n"}',
-    ],
-    "generate": [
-        '"response":"","thinking":"Round 1 of 20, thinker (big)\\n\\n"',
-        '"response":"","thinking":"\\n\\nRound 2 of 20, actor (ollama:small): Find the height.\\n\\n"',
-    ],
-    "ag_ui": [
-        '{"type":"STEP_STARTED","stepName":"Round 1 of 20, thinker","metadata":{"n":1,"of":20,"role":"thinker",'
-        '"model":"big"}}',
-        '{"type":"STEP_FINISHED","stepName":"Round 1 of 20, thinker"}',
-        '{"type":"STEP_STARTED","stepName":"Round 2 of 20, actor","metadata":{"n":2,"of":20,"role":"actor",'
-        '"model":"ollama:small","text":"Find the\\n height."}}',
-        '{"type":"STEP_FINISHED","stepName":"Round 2 of 20, actor"}',
-    ],
-    "ai_sdk": [
-        '{"type":"data-round","id":"t1.3","data":{"n":1,"of":20,"role":"thinker","model":"big"}}',
-        '{"type":"data-round","id":"t1.14","data":{"n":2,"of":20,"role":"actor","model":"ollama:small",'
-        '"text":"Find the\\n height."}}',
-    ],
-}
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-@pytest.mark.parametrize("end", [EVENTS[-1], ev.Error("internal", "No.", True)])
-def test_rounds(name: str, end: ev.Event) -> None:
-    events = [*(event for event in EVENTS[:-1] if not isinstance(event, ev.ToolCall)), end]
-    encoder = encoder_of(name)
-    stream = "".join(encoder.encode([event]).decode() for event in events)
-    places = [stream.index(one) for one in ROUNDS[name]]
-    assert places == sorted(places)
-    if name == "ag_ui":
-        verify(stream)
-
-
-def test_rounds_in_a_whole_response() -> None:
-    events = [event for event in EVENTS if not isinstance(event, ev.ToolCall)]
-    events[-2:-2] = [ev.Round(3, 20, "thinker", "big"), ev.Round(4, 20, "actor", "b")]
-    thought = (
-        "Round 1 of 20, thinker (big)\n\nLet me see.\n\nRound 2 of 20, actor (ollama:small): Find the height.\n\nGood."
-        "\n\nRound 3 of 20, thinker (big)\n\nRound 4 of 20, actor (b)\n\n"
-    )
-    message = encoder_of("openai").encode_response(events)["choices"][0]["message"]
-    assert message["reasoning_content"] == thought
-    assert encoder_of("generate").encode_response(events)["thinking"] == thought
-
-
-def test_usage_of_several_models() -> None:
-    models = {"big": ev.ModelUsage(8, 3, 4, False), "small": ev.ModelUsage(2, 2, None, False)}
-    events: list[ev.Event] = [EVENTS[0], ev.Usage(10, 5, 4, False, models), EVENTS[-1]]
-    ui_usage = (
-        '"models":{"big":{"inputTokens":8,"outputTokens":3,"totalTokens":11,"cachedInputTokens":4,"estimated":false},'
-        '"small":{"inputTokens":2,"outputTokens":2,"totalTokens":4,"estimated":false}}'
-    )
-    run_usage = (
-        '"usage":[{"model":"big","inputTokens":8,"outputTokens":3,"totalTokens":11,"cachedInputTokens":4},'
-        '{"model":"small","inputTokens":2,"outputTokens":2,"totalTokens":4}]'
-    )
-    assert ui_usage in encoder_of("ai_sdk").encode(events).decode()
-    assert run_usage in encoder_of("ag_ui").encode(events).decode()
-
-
-def visible_text(name: str, stream: bytes) -> str:
-    """The text that a client shows."""
-    if name in ("ollama", "generate"):
-        lines = [json.loads(line) for line in stream.splitlines()]
-        return "".join(line["response"] if name == "generate" else line["message"]["content"] for line in lines)
-    data = [frame.removeprefix("data: ") for frame in stream.decode().removesuffix("\n\n").split("\n\n")]
-    frames = [json.loads(one) for one in data if one != "[DONE]"]
-    if name == "openai":
-        return "".join(one["delta"].get("content", "") for frame in frames for one in frame["choices"])
-    kind = "TEXT_MESSAGE_CONTENT" if name == "ag_ui" else "text-delta"
-    return "".join(frame["delta"] for frame in frames if frame["type"] == kind)
-
-
-TURNS = [
-    case
-    for case in json.loads((Path(__file__).parent.parent / "corpus" / "turns.json").read_text("utf-8"))
-    if "text" in case["events"][-1]
-]
-
-
-@pytest.mark.parametrize("case", TURNS, ids=lambda case: case["name"])
-def test_a_client_sees_the_visible_answer_and_nothing_else(case: dict[str, Any]) -> None:
-    visible = case["events"][-1]["text"]
-    for size in (1, 7, 10_000):
-        passes = ([text[at : at + size] for at in range(0, len(text), size)] for text in case["passes"])
-        events = asyncio.run(read(turn_of(Player(*passes))))
-        for name in ENCODERS[1:]:
-            assert visible_text(name, encoder_of(name, hide).encode(events)) == visible
-        response = encoder_of("openai", hide).encode_response(events)
-        assert response["choices"][0]["message"]["content"] == visible
-        assert encoder_of("generate", hide).encode_response(events)["response"] == visible
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_every_cut_of_a_text_gives_the_same_text(name: str) -> None:
-    text = 'I "say" \\ 😀 \u2028 \x85 \x00 <b>&amp;</b>\r\n end'
-    start = EVENTS[0]
-    for at in range(1, len(text)):
-        events = [start, ev.Token(text[:at]), ev.Token(text[at:])]
-        stream = encoder_of(name).encode(events)
-        if name == "native":
-            assert list(native.decode_frames(stream)) == events
-        else:
-            assert visible_text(name, stream) == text
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (ev.Error("model_unreachable", "No.", True), 502),
-        (ev.Error("model_failed", "No.", True), 502),
-        (ev.Error("model_failed", "No.", False, 401), 401),
-        (ev.Error("model_failed", "No.", True, 429), 429),
-        (ev.Error("model_failed", "No.", True, 500), 502),
-        (ev.Error("model_failed", "No.", True, 503), 503),
-        (ev.Error("model_context", "No.", False, 500), 400),
-        (ev.Error("shutdown", "No.", True), 503),
-        (ev.Error("internal", "No.", True), 500),
-    ],
-)
-def test_a_failure_before_the_stream_has_a_status(error: ev.Error, status: int) -> None:
-    rejection = as_rejection(error)
-    assert (rejection.status, rejection.code, rejection.message) == (status, error.code, "No.")
-    assert openai.encode_rejection(rejection)[0] == status
-    assert ollama.encode_rejection(rejection) == (status, {"error": "No."})
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_no_client_takes_a_character_for_the_end_of_a_line(name: str) -> None:
-    """Python's `splitlines` and JavaScript before 2019 end lines at more characters than LF and CR."""
-    odd = "a\u2028b\u2029c\x85d\u2027\u202a\xc2"
-    events: list[ev.Event] = [
-        EVENTS[0],
-        ev.Token(odd),
-        ev.Thinking(odd),
-        ev.SpecialistStart("c1", "web", {odd: odd}, "model"),
-        ev.SpecialistResult("c1", "web", {odd: odd}, odd, (ev.Citation("1", odd, "https://x.example"),), False, 1),
-        ev.Notice("recalled", odd),
-        ev.Error("model_failed", odd, True),
-    ]
-    data = encoder_of(name).encode(events).decode()
-    assert not {"\u2028", "\u2029", "\x85"} & set(data)
-    assert all(json.loads(text) is not None for text in re.findall(r"^(?:data: )?(\{.*\})$", data, re.MULTILINE))
-    assert "\\u2028b\\u2029c\\u0085d\u2027\u202a\xc2" in data
 
 
 @pytest.mark.parametrize("protocol", PARSERS)

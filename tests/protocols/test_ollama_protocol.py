@@ -1,7 +1,6 @@
 """Ollama's protocol without a server: the fields of a request, and the lines of a response."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -233,63 +232,6 @@ def encoder(model: str = "brain", *, generate: bool = False) -> ollama.Encoder:
         return f"<{event.name}>" if isinstance(event, ev.SpecialistResult) else ""
 
     return ollama.Encoder(model, lambda: NOW, inline_text, generate=generate)
-
-
-END = (
-    '"done":true,"done_reason":"stop","total_duration":90000000,"load_duration":0,"prompt_eval_count":120,'
-    '"prompt_eval_duration":40000000,"eval_count":8,"eval_duration":50000000}\n'
-)
-CALLS = [
-    '{"id":"call_a","function":{"index":0,"name":"f","arguments":{"n":1}}}',
-    '{"id":"call_b","function":{"index":1,"name":"g","arguments":{}}}',
-]
-LINES: Sequence[tuple[ev.Event, str, str]] = [
-    (ev.TurnStart("t1", "c1", "builtin", "mono", ev.Limits()), "", ""),
-    (ev.Thinking("hm\n"), '"content":"","thinking":"hm\\n"},"done":false}\n', '"","thinking":"hm\\n","done":false}\n'),
-    (ev.Token('Hä "q"\n\r\\'), '"content":"Hä \\"q\\"\\n\\r\\\\"},"done":false}\n',
-     '"Hä \\"q\\"\\n\\r\\\\","done":false}\n'),
-    (ev.SpecialistStart("c1", "web", {}, "model"), "", ""),
-    (ev.SpecialistResult("c1", "web", {}, "text", (), False, 3), '"content":"<web>"},"done":false}\n',
-     '"<web>","done":false}\n'),
-    *[(ev.ToolCall(f"call_{'ab'[n]}", "fg"[n], {"n": 1} if n == 0 else {}),
-       f'"content":"","tool_calls":[{one}]}},"done":false}}\n', f'"","tool_calls":[{one}],"done":false}}\n')
-      for n, one in enumerate(CALLS)],
-    (ev.Usage(120, 8, None, True), "", ""),
-    (ev.Done("complete", "m1", "Hi", 1, 2, 40, 90), f'"content":""}},{END}', f'"",{END}'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("generate", [False, True])
-def test_every_line_literally_and_the_whole_response(generate: bool) -> None:
-    one, events = encoder(generate=generate), [event for event, _, _ in LINES]
-    head = f'{{"model":"brain","created_at":"{TIME}",'
-    head += '"response":' if generate else '"message":{"role":"assistant",'
-    expected = [(head + line if line else "") for line in (row[2] if generate else row[1] for row in LINES)]
-    assert [one.encode([event]).decode() for event in events] == expected
-    content = {"thinking": "hm\n", "tool_calls": [json.loads(one) for one in CALLS]}
-    text = 'Hä "q"\n\r\\<web>'
-    message = (
-        {"response": text, **content} if generate else {"message": {"role": "assistant", "content": text, **content}}
-    )
-    found = encoder(generate=generate).encode_response(events)
-    assert found == {"model": "brain", "created_at": TIME, **message, **json.loads("{" + END)}
-
-
-@pytest.mark.parametrize(
-    ("event", "line"),
-    [
-        (ev.Token("\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e\u2027\u202a\xc2\x86"),
-         '"content":"\\u2028\\u2029\\u0085\\u000b\\f\\u001c\\u001d\\u001e\u2027\u202a\xc2\x86"}'),
-        (ev.ToolCall("c", "f", {"\u2028": "a\x85"}), '"arguments":{"\\u2028":"a\\u0085"}'),
-        (ev.Token("a\ud83d"), '"content":"a\ufffd"'),
-        (ev.ToolCall("c", "f", {"\ud800": [10**30]}), '"arguments":{"\ufffd":[1000000000000000000000000000000]}'),
-        (ev.Error("model_failed", "It broke.\u2028", True, 500), '{"error":"It broke.\\u2028"}'),
-    ],
-)  # fmt: skip
-def test_a_line_is_one_line_for_python_clients_too(event: ev.Event, line: str) -> None:
-    data = encoder("a\u2028b").encode([event]).decode()
-    assert line in data
-    assert data.splitlines(keepends=True) == [data]
 
 
 @pytest.mark.parametrize(

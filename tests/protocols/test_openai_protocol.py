@@ -265,15 +265,9 @@ def test_a_rejected_message_is_named(message: Any, status: int, field: str) -> N
 
 # Responses
 
-START = ev.TurnStart("t1", "c", "ollama:m", "mono", ev.Limits())
 USAGE = ev.Usage(7, 2, None, estimated=False)
 HEAD = b'data: {"id":"chatcmpl-t1","object":"chat.completion.chunk","created":1700000000,"model":"brain","choices":['
 END = b"data: [DONE]\n\n"
-CALLS: list[ev.Event] = [ev.ToolCall("call_1", "add", {"a": 1, "b": "ä"}), ev.ToolCall("call_2", "now", {})]
-CALL_FIELDS = [
-    '"id":"call_1","type":"function","function":{"name":"add","arguments":"{\\"a\\":1,\\"b\\":\\"ä\\"}"}}',
-    '"id":"call_2","type":"function","function":{"name":"now","arguments":"{}"}}',
-]
 
 
 def chunk(delta: str, reason: str = "null") -> bytes:
@@ -287,50 +281,6 @@ def done(stop_reason: ev.StopReason = "complete") -> ev.Done:
 def encoder(*, with_usage: bool = False) -> openai.Encoder:
     options = RequestOptions("brain", stream=True, with_usage=with_usage)
     return openai.Encoder("t1", 1_700_000_000, options, lambda event: "")
-
-
-def response(*events: ev.Event) -> Any:
-    return encoder().encode_response(events)
-
-
-def test_the_stream_literally() -> None:
-    hidden: list[ev.Event] = [
-        ev.Notice("stand_in", "No model."),
-        ev.SpecialistStart("c1", "web", {}, "model"),
-        ev.SpecialistResult("c1", "web", {}, "found", (), cached=False, ms=3),
-    ]
-    events: list[ev.Event] = [
-        START,
-        *hidden,
-        ev.Thinking("hm"),
-        ev.Token('"Hé"\n☕'),
-        ev.Token("\ud800"),
-        *CALLS,
-        USAGE,
-        done(),
-    ]
-    assert encoder().encode(events) == b"".join(
-        (
-            chunk('"role":"assistant","content":""'),
-            chunk('"reasoning_content":"hm"'),
-            chunk('"content":"\\"Hé\\"\\n☕"'),
-            chunk('"content":"\ufffd"'),
-            chunk(f'"tool_calls":[{{"index":0,{CALL_FIELDS[0]}]'),
-            chunk(f'"tool_calls":[{{"index":1,{CALL_FIELDS[1]}]'),
-            chunk("", '"tool_calls"'),
-            END,
-        )
-    )
-
-
-def test_the_usage_comes_last_where_the_client_wants_it() -> None:
-    events: list[ev.Event] = [START, ev.Token("Hi"), ev.Usage(7, 2, 5, estimated=True), done()]
-    *others, last, end, _ = encoder(with_usage=True).encode(events).split(b"\n\n")
-    assert end == b"data: [DONE]"
-    assert [json.loads(one[6:])["usage"] for one in others] == [None, None, None]
-    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9, "estimated": True}
-    assert json.loads(last[6:])["usage"] == {**usage, "prompt_tokens_details": {"cached_tokens": 5}}
-    assert json.loads(last[6:])["choices"] == []
 
 
 @pytest.mark.parametrize(
@@ -365,24 +315,6 @@ def test_errors_in_openais_words() -> None:
     for rejected, kind, rejected_code in rejections:
         body = {"error": {"message": "No.", "type": kind, "param": rejected.field, "code": rejected_code}}
         assert openai.encode_rejection(rejected) == (rejected.status, body)
-
-
-def test_a_response_that_is_not_streamed() -> None:
-    thoughts, texts = [ev.Thinking("h"), ev.Thinking("m")], [ev.Token("He"), ev.Token("llo")]
-    message: dict[str, Any] = {"role": "assistant", "content": "Hello", "refusal": None, "reasoning_content": "hm"}
-    assert response(START, *thoughts, *texts, USAGE, done()) == {
-        "id": "chatcmpl-t1",
-        "object": "chat.completion",
-        "created": 1_700_000_000,
-        "model": "brain",
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
-    }
-    calls = [json.loads("{" + fields) for fields in CALL_FIELDS]
-    for text, content in (("", None), ("So:", "So:")):
-        (choice,) = response(START, ev.Token(text), *CALLS, USAGE, done())["choices"]
-        message = {"role": "assistant", "content": content, "refusal": None, "tool_calls": calls}
-        assert (choice["finish_reason"], choice["message"]) == ("tool_calls", message)
 
 
 def test_the_models() -> None:

@@ -105,7 +105,7 @@ class Encoder:
 
     def _encode(self, event: Event) -> bytes:
         self._number += 1
-        if type(event) is Token and self._content_head.startswith(_TEXT_CONTENT):
+        if type(event) is Token and event.text and self._content_head.startswith(_TEXT_CONTENT):
             return b"%b%b}\n\n" % (self._content_head, encode(event.text))
         match event:
             case Token():
@@ -142,10 +142,10 @@ class Encoder:
         return b""
 
     def _encode_text(self, text: str, content: bytes, start: bytes, end: bytes) -> bytes:
+        if not text:  # clients reject an empty delta
+            return b""
         if self._content_head.startswith(content):
             return b"%b%b}\n\n" % (self._content_head, encode(text))
-        if not text:
-            return b""
         closing, event_id = self._close_message(), self._event_id()
         self._message_id = event_id if content is _TEXT_CONTENT else ""  # no call belongs to reasoning
         message_id = encode(event_id)
