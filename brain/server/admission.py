@@ -6,7 +6,7 @@ import sys
 from asyncio import AbstractEventLoop, Protocol, Task
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -39,8 +39,6 @@ TURN_STARTS = frozenset(
 )
 """Requests that can be rejected by their headers. Other routes can start turns, too, but their requests can also
 subscribe to a turn or answer an approval; Brain rejects them later, if they start a turn."""
-WAITING_TURN = "brain.waiting_turn"
-"""Key in a request's scope of its turn in `Admission.waiting`."""
 
 Reason = Literal["address", "connections", "overload"]
 
@@ -65,11 +63,6 @@ def raw_rejection(path: bytes, reason: Reason) -> bytes:
     return b"HTTP/1.1 503 Service Unavailable\r\n%sconnection: close\r\n\r\n%s" % (head, bytes(response.body))
 
 
-def starts_turn(method: bytes, url: bytes) -> bool:
-    """Whether the request line shows that a request only starts a turn."""
-    return (method, url.partition(b"?")[0]) in TURN_STARTS
-
-
 class Admission:
     """Decides whether turns can start. Pure: the caller passes the time.
 
@@ -78,13 +71,13 @@ class Admission:
     their first token (p99), since turns that have started wait for the event loop, too.
 
     Attributes:
-        waiting: turns that were requested. The caller removes a turn that has started or failed.
+        waiting: number of turns that have not started yet.
         lag: smoothed lag of the event loop, in seconds.
         is_overloaded: whether the server rejects requests, or did until a moment ago.
     """
 
     def __init__(self) -> None:
-        self.waiting: set[object] = set()
+        self.waiting = 0
         self.lag = 0.0
         self.is_overloaded = False
         self._ended = 0  # since the last measurement
@@ -94,14 +87,17 @@ class Admission:
     @property
     def capacity(self) -> int:
         """Number of turns that can start now."""
-        return int(self._allowed) if self.is_overloaded else WAITING_TURNS - len(self.waiting)
+        return int(self._allowed) if self.is_overloaded else WAITING_TURNS - self.waiting
 
-    def admit(self) -> object:
-        """Add a turn to `waiting`."""
-        turn = object()
-        self.waiting.add(turn)
+    @contextmanager
+    def waiting_turn(self) -> Iterator[None]:
+        """Count a turn that waits for its start in this block."""
         self._allowed = max(0.0, self._allowed - 1)
-        return turn
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
 
     def count_end(self) -> None:
         """Count a turn that ended."""
@@ -116,16 +112,16 @@ class Admission:
             unaccepted: connections in the kernel's queue for this process.
         """
         self.lag += (min(lag, STALL_SECONDS) - self.lag) * min(1.0, elapsed / SMOOTHING_SECONDS)
-        queue = len(self.waiting) + unaccepted
+        queue = self.waiting + unaccepted
         if not self.is_overloaded:
             self.is_overloaded = self.lag > LAG_SECONDS or queue > WAITING_TURNS
             self._calm_seconds = 0.0
-            self._allowed = max(0.0, WAITING_TURNS - len(self.waiting))
+            self._allowed = max(0.0, WAITING_TURNS - self.waiting)
         else:
             is_calm = self.lag <= CALM_LAG_SECONDS and queue <= CALM_TURNS
             self._calm_seconds = self._calm_seconds + elapsed if is_calm else 0.0
             self.is_overloaded = self._calm_seconds < CALM_SECONDS
-            more = self._ended * SHARE if lag > CALM_LAG_SECONDS else CALM_TURNS - len(self.waiting)
+            more = self._ended * SHARE if lag > CALM_LAG_SECONDS else CALM_TURNS - self.waiting
             self._allowed = max(self._allowed, min(CALM_TURNS, self._allowed + more))
         self._ended = 0
 

@@ -93,7 +93,7 @@ class ServerState:
         self.telemetry.metrics.set_model_states(self.engine.model_states())  # a pause ends without a turn
         if was_overloaded != admission.is_overloaded:
             state = "no longer overloaded" if was_overloaded else "overloaded: new turns that cannot start soon get 503"
-            counts = len(admission.waiting), len(self.engine.runs.running)
+            counts = admission.waiting, len(self.engine.runs.running)
             log.warning("The server is %s (lag %.2f s, %d turns waiting, %d running)", state, admission.lag, *counts)
         if admission.is_overloaded and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):

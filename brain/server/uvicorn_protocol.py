@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from brain.server.admission import REJECT_SECONDS, WAITING_TURN, Reason, raw_rejection, starts_turn
+from brain.server.admission import Reason, raw_rejection
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION
 from brain.server.middleware import client_network
 from brain.server.state import ServerState
@@ -98,7 +98,6 @@ class Protocol(HttpToolsProtocol):
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
-            self._end_wait(cycle)
         self._cycles.clear()
         self._release_address()
         connections = self._state.connections
@@ -146,19 +145,11 @@ class Protocol(HttpToolsProtocol):
             self._reset_buffered()
 
     def on_message_complete(self) -> None:
-        """Count the turn of a request that starts one. Without capacity, the application rejects it."""
-        if self._is_rejecting:
-            return
-        super().on_message_complete()
-        scope: Any = self.cycle.scope
-        is_start = not self.cycle.response_complete and starts_turn(scope["method"].encode(), self.url)
-        if is_start and self._state.admission.capacity > 0:
-            scope[WAITING_TURN] = self._state.admission.admit()
+        if not self._is_rejecting:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Remove the first request, and limit the time for the next one."""
-        for cycle in self._cycles[:1]:
-            self._end_wait(cycle)
         del self._cycles[:1]
         self._buffered = 0
         super().on_response_complete()
@@ -166,10 +157,6 @@ class Protocol(HttpToolsProtocol):
             if self._is_from_proxy():
                 self._release_address()
             self._start_head_timer(HEAD_SECONDS)
-
-    def _end_wait(self, cycle: RequestResponseCycle) -> None:
-        scope: Any = cycle.scope
-        self._state.admission.waiting.discard(scope.get(WAITING_TURN))
 
     def send_400_response(self, msg: str) -> None:
         """Respond to invalid HTTP, unless the request was already rejected."""
@@ -257,21 +244,10 @@ class Protocol(HttpToolsProtocol):
                 # the limit applies to the request, not to the proxy's connection
                 reason, self._limit_reached = self._limit_reached, None
                 return reason
-        if self._state.admission.capacity < 1 and starts_turn(self.parser.get_method(), self.url):
-            names = {name for name, _ in self.headers}
-            if b"last-event-id" not in names and b"origin" not in names:  # like `Acceptor`
-                return "overload"
         return None
 
     def _reject(self, reason: Reason) -> None:
         """Respond with 503 without the application, and close the connection."""
         self._is_rejecting = True
-        if reason == "overload":  # others were counted with their connection
-            self._state.telemetry.metrics.count_rejection(reason)
-        data = raw_rejection(self.url.partition(b"?")[0], reason)
-
-        def send() -> None:
-            self.transport.write(data)
-            self.transport.close()
-
-        self._timer = self.loop.call_later(REJECT_SECONDS if reason == "overload" else 0.0, send)
+        self.transport.write(raw_rejection(self.url.partition(b"?")[0], reason))
+        self.transport.close()

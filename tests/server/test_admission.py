@@ -20,15 +20,27 @@ def pass_time(admission: Admission, seconds: float, lag: float = 0.0, unaccepted
     return admission.is_overloaded
 
 
+def start(admission: Admission, count: int) -> None:
+    """Let turns wait and start."""
+    for _ in range(count):
+        with admission.waiting_turn():
+            pass
+
+
 def test_a_thousand_turns_can_wait_and_no_more() -> None:
     admission = Admission()
-    turns = [admission.admit() for _ in range(WAITING_TURNS)]
-    assert admission.capacity == 0
-    for turn in turns[:3]:
-        admission.waiting.discard(turn)
-    assert admission.capacity == 3
-    admission.measure(TICK, 0.0, 4)
-    assert (admission.is_overloaded, admission.capacity) == (True, 3)
+    with ExitStack() as stack:
+        for _ in range(WAITING_TURNS - 3):
+            stack.enter_context(admission.waiting_turn())
+        admission.measure(TICK, 0.0, 3)
+        assert (admission.is_overloaded, admission.capacity) == (False, 3)
+        admission.measure(TICK, 0.0, 4)
+        assert (admission.is_overloaded, admission.capacity) == (True, 3)
+        for _ in range(3):
+            stack.enter_context(admission.waiting_turn())
+        assert admission.capacity == 0
+    assert not pass_time(admission, 2)
+    assert admission.capacity == WAITING_TURNS
 
 
 @pytest.mark.parametrize(
@@ -51,8 +63,7 @@ def test_an_overload_ends_after_a_calm_second_and_not_before() -> None:
 def test_an_overloaded_server_accepts_fewer_turns_than_end_while_it_lags(lag: float, least: int, most: int) -> None:
     admission = Admission()
     admission.measure(TICK, 0.0, WAITING_TURNS + 1)
-    for _ in range(WAITING_TURNS):
-        admission.waiting.discard(admission.admit())
+    start(admission, WAITING_TURNS)
     assert (admission.is_overloaded, admission.capacity) == (True, 0)
     counts = []
     for _ in range(50):
@@ -60,8 +71,7 @@ def test_an_overloaded_server_accepts_fewer_turns_than_end_while_it_lags(lag: fl
             admission.count_end()
         admission.measure(TICK + lag, lag, WAITING_TURNS)
         counts.append(admission.capacity)
-        for _ in range(admission.capacity):
-            admission.waiting.discard(admission.admit())
+        start(admission, admission.capacity)
     assert admission.is_overloaded
     assert least <= sum(counts) / len(counts) <= most
 

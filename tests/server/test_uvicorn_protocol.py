@@ -242,7 +242,6 @@ def test_idle_connections_make_room_and_busy_ones_do_not(monkeypatch: pytest.Mon
 
 
 def test_an_overloaded_server_rejects_new_turns_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "REJECT_SECONDS", 0.0)
     with brain_served(ORIGINS="https://chat.example") as server, client_of(server) as client:
         release = asyncio.Event()
         server.play(Player(["word ", release, "more"]))

@@ -19,7 +19,7 @@ from brain.prompts.client_history import UNKNOWN, ClientHistory
 from brain.protocols.encoding import InlineText, as_rejection
 from brain.runtime.engine import narrow_request
 from brain.runtime.run import DEFAULT_OPTIONS, AnyRun, Run, RunOptions
-from brain.server.admission import WAITING_TURN, unavailable
+from brain.server.admission import unavailable
 from brain.server.event_stream import Encoder, EventStreamResponse, Reader, wait_for_disconnect
 from brain.server.rate_limits import RETRY_SOON, rate_limited
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
@@ -65,14 +65,10 @@ async def begin_run(
         state.admission.count_end()
         state.telemetry.record(run.snapshot(), run.conversation_id, user, traceparent)
 
-    waiting = request.scope.get(WAITING_TURN)  # added by `uvicorn_protocol`
-    if waiting is None:
-        if state.admission.capacity < 1:
-            state.telemetry.metrics.count_rejection("overload")
-            raise unavailable("overload")
-        waiting = state.admission.admit()
-    with ExitStack() as after_start, ExitStack() as after_failure:
-        after_start.callback(state.admission.waiting.discard, waiting)
+    if state.admission.capacity < 1:
+        state.telemetry.metrics.count_rejection("overload")
+        raise unavailable("overload")
+    with state.admission.waiting_turn(), ExitStack() as after_failure:
         state.rate_limits.acquire(user, time.monotonic())
         after_failure.callback(state.rate_limits.release, user)
         run = await state.engine.begin(turn_request, protocol, record_end, history=history, options=options)
