@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Literal, TypeVar
 
@@ -23,6 +23,7 @@ from brain.events import (
     StopReason,
     Token,
 )
+from brain.messages import Exchange
 from brain.runtime.run import Run
 
 State = Literal["idle", "processing", "tool_calling", "generating", "complete", "cancelled", "error"]
@@ -45,30 +46,62 @@ class Response:
     """The result of one `think`.
 
     Attributes:
-        text: The visible answer, or what there is of it. If the turn failed, a sentence at its end tells people what
-            happened.
+        exchange: The message and its answer, as stored.
         calls: The specialist calls with their results or reasons, in the order in which they ended.
         latency_ms: Milliseconds from the call of `think` to the end of the answer.
-        tokens: Prompt and answer tokens of all passes.
-        error: The error, if the state is `error`; otherwise `stop_reason` tells why the answer ended.
-        calls_by_name: The number of calls of each specialist.
-        rounds: The rounds of the strategy, in order.
-        usage: Tokens of each model, by its name.
     """
 
-    text: str
-    message_id: str
+    exchange: Exchange
     conversation_id: str
-    citations: Sequence[Citation]
     calls: Sequence[Call]
     latency_ms: int
-    tokens: int
     state: State
-    error: Error | None = None
-    stop_reason: StopReason | None = None
-    calls_by_name: Mapping[str, int] = field(default_factory=dict)
-    rounds: Sequence[Round] = ()
-    usage: Mapping[str, ModelUsage] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The visible answer. If the turn failed, a sentence at its end tells people what happened."""
+        answer, error = self.exchange.answer, self.exchange.error
+        return answer if error is None else f"{answer.rstrip()}\n\n{SPOKEN_ERRORS[error.code]}".lstrip()
+
+    @property
+    def message_id(self) -> str:
+        """The ID of the answer."""
+        return self.exchange.answer_id
+
+    @property
+    def citations(self) -> list[Citation]:
+        """The sources of all results."""
+        return [one for call in self.calls if isinstance(call, SpecialistResult) for one in call.citations]
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and answer tokens of all passes."""
+        return _count_tokens(self.exchange)
+
+    @property
+    def error(self) -> Error | None:
+        """The error, if the state is `error`; otherwise `stop_reason` tells why the answer ended."""
+        return self.exchange.error
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the answer ended."""
+        return self.exchange.stop_reason
+
+    @property
+    def calls_by_name(self) -> Mapping[str, int]:
+        """The number of calls of each specialist."""
+        return self.exchange.calls_by_name
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The rounds of the strategy, in order."""
+        return [Round(one.n, one.of, one.role, one.model, one.text or None) for one in self.exchange.rounds]
+
+    @property
+    def usage(self) -> Mapping[str, ModelUsage]:
+        """Tokens of each model, by its name."""
+        return self.exchange.total_usage.models or {self.exchange.model: self.exchange.total_usage}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +136,8 @@ class ThinkerRun:
         self._ended: float | None = None
         self._run: Run | None = None
         self._is_cancelled = False
-        self._texts: list[str] = []
         self._running_calls: set[str] = set()
         self._calls: list[Call] = []
-        self._rounds: list[Round] = []
         self._first_token_ms: int | None = None
         self._approval_tasks: set[asyncio.Task[None]] = set()
         self._approval_error: Exception | None = None
@@ -115,7 +146,8 @@ class ThinkerRun:
     def metrics(self) -> Metrics:
         """Metrics so far."""
         is_cancelled = self.state == "cancelled"
-        return Metrics(self._tokens(), len(self._calls), self._first_token_ms, self._elapsed_ms(), is_cancelled)
+        tokens = 0 if self._run is None else _count_tokens(self._run.snapshot())
+        return Metrics(tokens, len(self._calls), self._first_token_ms, self._elapsed_ms(), is_cancelled)
 
     def cancel(self) -> None:
         """Stop the turn. This also works before the turn starts."""
@@ -144,24 +176,7 @@ class ThinkerRun:
         if self._approval_error is not None:
             raise self._approval_error
         assert isinstance(last, Done | Error)
-        exchange = run.snapshot()
-        results = [call for call in self._calls if isinstance(call, SpecialistResult)]
-        text = "".join(self._texts)
-        return Response(
-            text=f"{text.rstrip()}\n\n{SPOKEN_ERRORS[last.code]}".lstrip() if isinstance(last, Error) else last.text,
-            message_id=exchange.answer_id,
-            conversation_id=run.conversation_id,
-            citations=[citation for result in results for citation in result.citations],
-            calls=self._calls,
-            latency_ms=self._elapsed_ms(),
-            tokens=self._tokens(),
-            state=self.state,
-            error=last if isinstance(last, Error) else None,
-            stop_reason=exchange.stop_reason,
-            calls_by_name=exchange.calls_by_name,
-            rounds=self._rounds,
-            usage=exchange.total_usage.models or {exchange.model: exchange.total_usage},
-        )
+        return Response(run.snapshot(), run.conversation_id, self._calls, self._elapsed_ms(), self.state)
 
     async def _handle(self, event: Event) -> None:
         match event:
@@ -169,10 +184,7 @@ class ThinkerRun:
                 self.state = "generating"
                 if self._first_token_ms is None:
                     self._first_token_ms = self._elapsed_ms()
-                self._texts.append(text)
                 await _call(self._callbacks.token, text)
-            case Round():
-                self._rounds.append(event)
             case SpecialistStart(call_id):
                 self.state = "tool_calling"
                 self._running_calls.add(call_id)
@@ -204,10 +216,6 @@ class ThinkerRun:
         with suppress(BadRequest):  # the approval has expired
             self._run.decide(event.call_id, approved is True)
 
-    def _tokens(self) -> int:
-        usage = self._run.snapshot().usage if self._run is not None else None
-        return usage.prompt_tokens + usage.completion_tokens if usage is not None else 0
-
     def _elapsed_ms(self) -> int:
         return round(((self._clock() if self._ended is None else self._ended) - self._began) * 1000)
 
@@ -216,3 +224,7 @@ async def _call(callback: Callback[T] | None, value: T) -> None:
     result = callback(value) if callback is not None else None
     if isawaitable(result):
         await result
+
+
+def _count_tokens(exchange: Exchange) -> int:
+    return exchange.usage.prompt_tokens + exchange.usage.completion_tokens if exchange.usage is not None else 0
