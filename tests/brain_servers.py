@@ -21,7 +21,6 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from brain.messages import Chunk, Finish, Message
-from brain.models import ModelEntry
 from brain.models.model import Model, PassRequest
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
@@ -102,7 +101,7 @@ class Server(uvicorn.Server):
 
     def play(self, *models: "Player") -> None:
         """Let these models answer; the first is the default."""
-        self.engine.models = [ModelEntry(model, "the test plays it") for model in models]
+        self.engine.models = list(models)
 
 
 def _stays(task: "asyncio.Task[Any]") -> bool:

@@ -204,7 +204,7 @@ def _serve_alone(settings: Settings, stop: _StopLog) -> int:
             if self.started:
                 stop.watch_signals(state.engine)
                 engine = state.engine
-                models = Models(engine.models, engine.embedder, by_name=engine.entries)
+                models = Models(engine.models, engine.embedder, engine.entries)
                 port = listeners[0].getsockname()[1]
                 _greet(settings, port, models, _describe_specialists(settings, state.engine))
 
@@ -239,7 +239,7 @@ def _serve_with_workers(settings: Settings, stop: _StopLog) -> int:
         return DONE
     connected = [*models.offered, *([models.embedder] if models.embedder is not None else [])]
     rows = {row.name: row for row in (*settings.models, *(one.row for one in connected if one.row is not None))}
-    names = tuple(one.model.name for one in models.offered)  # `auto` is decided here, for all workers
+    names = tuple(one.name for one in models.offered)  # `auto` is decided here, for all workers
     worker_settings = replace(settings, model=names, models=tuple(rows.values()))
     receiver, sender = multiprocessing.Pipe(duplex=False)
     with listen(settings) as listeners, tempfile.TemporaryDirectory(prefix="brain-metrics-") as folder:
@@ -434,12 +434,12 @@ def _describe_specialists(settings: Settings, engine: Engine) -> list[str]:
         if entry.unavailable_reason:
             lines.append(f"Unavailable: {entry.specialist.name}: {entry.unavailable_reason}")
     for one in engine.models:
-        context = one.model.context_tokens
+        context = one.context_tokens
         small, _ = check_context_size(
             registry.usable(), settings.limits(settings.strategy), settings.syntax, settings.system, context,
-            accepts_tools=one.model.accepts_tools,
+            accepts_tools=one.accepts_tools,
         )  # fmt: skip
-        lines += [f"Warning: small context of {one.model.name}: {small}"] if small else []
+        lines += [f"Warning: small context of {one.name}: {small}"] if small else []
     lines += settings.warnings
     return [*lines, *describe_rejected(registry)]
 
@@ -457,15 +457,14 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
     uses = [("Model", one) for one in models.offered]
     for role, name in (("Thinker", settings.thinker), ("Actor", settings.actor)):
         uses += [(role, models.by_name[name])] if name is not None else []
-    entries = {one.model.name: one for one in models.by_name.values()}
-    fallbacks = dict.fromkeys(model.name for _, one in uses for model in one.fallbacks)
-    uses += [("Fallback", entries[name]) for name in fallbacks]
+    fallbacks = dict.fromkeys(model for _, one in uses for model in one.fallbacks)
+    uses += [("Fallback", model) for model in fallbacks]
     if models.embedder is not None:
         uses.append(("Embeddings", models.embedder))
     for use, one in uses:
         problem = f": {one.problem}" if one.problem else f" Warning: {one.warning}" if one.warning else ""
         remedy = f" Try: {one.remedy}" if one.remedy else ""
-        lines.append(f"{use}: {one.model.name} ({one.reason}){problem}{remedy}")
+        lines.append(f"{use}: {one.name} ({one.reason}){problem}{remedy}")
     lines.append(f"Database: {path or 'in memory only; lost when the process ends (BRAIN_STORE=memory:)'}")
     if settings.archive is not None:
         lines.append(f"Archive: {settings.archive} (all turns are recorded, except private ones)")

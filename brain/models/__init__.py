@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -31,42 +31,19 @@ OpenDemo = Callable[[str], Model]
 
 
 @dataclass(frozen=True, slots=True)
-class ModelEntry:
-    """A model that was opened.
-
-    Attributes:
-        reason: Why Brain uses this model, and what its server is.
-        problem: What is wrong with its server, for the operator: a whole sentence. None if it works.
-        row: The settings that it was opened with.
-        fallbacks: The models that continue its answers when it fails.
-        remedy: The command to type if the server has no model of this name.
-        warning: That the server does not list this name.
-    """
-
-    model: Model
-    reason: str
-    problem: str | None = None
-    row: ModelRow | None = None
-    remedy: str = ""
-    warning: str = ""
-    fallbacks: tuple[Model, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Models:
     """The models of a process.
 
     Attributes:
         offered: Models that requests can name, the default first.
         embedder: Model for all embeddings; None to use the answering model.
-        reserve: Further models: those that take over when one fails, and those of THINKER and ACTOR.
-        by_name: All models except the embedder, by their names in the settings.
+        by_name: All models except the embedder, by their names in the settings: those offered, those that take over
+            when one fails, and those of THINKER and ACTOR.
     """
 
-    offered: list[ModelEntry]
-    embedder: ModelEntry | None
-    reserve: list[ModelEntry] = field(default_factory=list)
-    by_name: Mapping[str, ModelEntry] = field(default_factory=dict)
+    offered: list[Model]
+    embedder: Model | None
+    by_name: Mapping[str, Model]
 
 
 @asynccontextmanager
@@ -80,65 +57,66 @@ async def connect_models(
     """
     open_demo = partial(Builtin, specialists, store)
     async with AsyncExitStack() as stack:
-        by_name: dict[str, ModelEntry] = {}
+        by_name: dict[str, Model] = {}
 
         async def open_new(names: Iterable[str]) -> None:
             new = [name for name in dict.fromkeys(names) if name not in by_name]
             opened = await asyncio.gather(*(_open(settings.row(name), settings, open_demo) for name in new))
             by_name.update(zip(new, opened, strict=True))
-            for entry in opened:
-                stack.push_async_callback(entry.model.aclose)
+            for model in opened:
+                stack.push_async_callback(model.aclose)
 
         await open_new((*settings.model, *filter(None, (settings.thinker, settings.actor))))
-        fallbacks = {name: settings.fallbacks(entry.row) for name, entry in by_name.items() if entry.row is not None}
+        fallbacks = {name: settings.fallbacks(model.row) for name, model in by_name.items() if model.row is not None}
         await open_new(chain.from_iterable(fallbacks.values()))
         for name, others in fallbacks.items():
-            by_name[name] = replace(by_name[name], fallbacks=tuple(by_name[other].model for other in others))
+            by_name[name].fallbacks = [by_name[other] for other in others]
         offered = [by_name[name] for name in settings.model]
-        reserve = [entry for name, entry in by_name.items() if name not in settings.model]
-        embedder = next((entry for entry in offered if entry.model.name == settings.embeddings), None)
+        embedder = next((model for model in offered if model.name == settings.embeddings), None)
         if embedder is None and settings.embeddings is not None:
             embedder = await _open(settings.row(settings.embeddings), settings, open_demo)
-            stack.push_async_callback(embedder.model.aclose)
-        for entry in (*offered, *reserve):
-            entry.model.embedder = embedder.model if embedder is not None and embedder is not entry else None
-        yield Models(offered, embedder, reserve, by_name)
+            stack.push_async_callback(embedder.aclose)
+        for model in by_name.values():
+            model.embedder = None if model is embedder else embedder
+        yield Models(offered, embedder, by_name)
 
 
-async def _open(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> ModelEntry:
+async def _open(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> Model:
     if row.kind == "auto":
         return await _open_auto(row, settings, open_demo)
-    if row.kind in ("builtin", "script"):
-        model: Model
-        if row.kind == "builtin":
-            model = open_demo(row.name)
-        else:
-            model = Script(row.name, read_script(Path(row.model)), row.resume or "prefill")
-        model.is_local = row.is_local
-        return ModelEntry(model, row.description, row=row)
-    return await _open_remote(row, row.description)
+    if row.kind not in ("builtin", "script"):
+        return await _open_remote(row, row.description)
+    model: Model
+    if row.kind == "builtin":
+        model = open_demo(row.name)
+    else:
+        model = Script(row.name, read_script(Path(row.model)), row.resume or "prefill")
+    model.is_local, model.row, model.reason = row.is_local, row, row.description
+    return model
 
 
-async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
+async def _open_remote(row: ModelRow, reason: str) -> Model:
     model: Remote = Ollama(row) if row.kind == "ollama" else OpenAI(row)
+    model.reason = reason
     url = redact_url(row.url or "")
     try:
-        reason = f"{reason}; {await model.identify()}"
+        model.reason += f"; {await model.identify()}"
     except ModelError as error:
+        detail = error.detail if error.code == "model_unreachable" else url
+        model.problem = failures.add_detail(error.message, detail)
         if error.status == 404 and isinstance(model, Ollama):
             with suppress(ModelError):
                 near = suggest(row.model, await model.list_names())
-                problem = f"Ollama at {url} has no model '{row.model}'.{near}"
-                return ModelEntry(model, reason, problem, row, f"ollama pull {row.model}")
-        detail = error.detail if error.code == "model_unreachable" else url
-        return ModelEntry(model, reason, failures.add_detail(error.message, detail), row)
+                model.problem = f"Ollama at {url} has no model '{row.model}'.{near}"
+                model.remedy = f"ollama pull {row.model}"
     if model.offers:
-        problem = f"The model server at {url} has no model '{row.model}'.{suggest(row.model, model.offers)}"
-        return ModelEntry(model, reason, problem, row, f"brain check --model openai:{model.offers[0]}")
-    return ModelEntry(model, reason, None, row, warning=model.warning)
+        near = suggest(row.model, model.offers)
+        model.problem = f"The model server at {url} has no model '{row.model}'.{near}"
+        model.remedy = f"brain check --model openai:{model.offers[0]}"
+    return model
 
 
-async def _open_auto(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> ModelEntry:
+async def _open_auto(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> Model:
     """Open an Ollama model, else one of the OpenAI API, else the demo model."""
     assert row.url is not None
     url = redact_url(row.url)
@@ -159,4 +137,6 @@ async def _open_auto(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> 
     if "OPENAI_API_KEY" in settings.standard:
         reason += "; OPENAI_API_KEY is set, but no model: set OPENAI_MODEL or BRAIN_MODEL=openai:NAME"
     row = msgspec.structs.replace(row, name="builtin", kind="builtin", url=None, key=None)
-    return ModelEntry(open_demo(row.name), reason, row=row)
+    model = open_demo(row.name)
+    model.row, model.reason = row, reason
+    return model

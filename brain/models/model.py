@@ -13,7 +13,7 @@ from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Message, Purpose
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.relevance import PAIRS, grade
-from brain.settings.models import Prefixes
+from brain.settings.models import ModelRow, Prefixes
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 
@@ -53,6 +53,12 @@ class Model(ABC):
         template: Chat template with its first and last tokens, if the server reports it.
         embedder: Embedding model to use instead, if any.
         breaker: Keeps turns away from the model while it fails.
+        fallbacks: The models that continue its answers when it fails.
+        row: The settings that it was opened with.
+        reason: Why Brain uses this model, and what its server is.
+        problem: What was wrong with its server when it was opened, for the operator: a whole sentence.
+        remedy: The command to type if the server has no model of this name.
+        warning: That the server does not list this name, but may accept it.
     """
 
     is_demo = False
@@ -66,6 +72,12 @@ class Model(ABC):
     parameters: int | None = None
     template = ""
     embedder: "Model | None" = None
+    fallbacks: Sequence["Model"] = ()
+    row: ModelRow | None = None
+    reason = ""
+    problem: str | None = None
+    remedy = ""
+    warning = ""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -80,6 +92,10 @@ class Model(ABC):
         Raises:
             ModelError: The model failed.
         """
+
+    def with_fallbacks(self, *, private: bool) -> "list[Model]":
+        """Return the model and its fallbacks; in a private conversation, only those that may read it."""
+        return [self, *(model for model in self.fallbacks if model.is_local or not private)]
 
     async def find_problem(self) -> str | None:
         """Return what is wrong with the server, as a whole sentence; None if there is no problem."""

@@ -105,11 +105,11 @@ class Ollama(Remote):
         checks, info = ReportedValues(), details.info
         lengths = [checks.count(key, value) or 0 for key, value in info.items() if key.endswith(".context_length")]
         length = min(max(lengths, default=0) or DEFAULT_CONTEXT, MAX_CONTEXT)
-        self.context_tokens = self._row.context or length
+        self.context_tokens = self.row.context or length
         self.sees_images = details.has("vision", default=False)
         self._can_think = details.has("thinking", default=True)
         self.parameters = checks.size("general.parameter_count", info.get("general.parameter_count"))
-        if details.remote_host and not self._row.local:
+        if details.remote_host and not self.row.local:
             self.is_local = False
         self.accepts_tools = details.has("tools", default=True)
         self.template = ""

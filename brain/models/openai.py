@@ -232,7 +232,7 @@ class OpenAI(Remote):
         others = _list_others(self._model, models)
         self.offers = others if dialect.is_strict else []
         self.warning = ""
-        if others and dialect is not LLAMA_CPP:
+        if others and not dialect.is_strict and dialect is not LLAMA_CPP:
             more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
             near = suggest(self._model, others) or f" It lists {', '.join(others[:MAX_NAMES])}{more}."
             self.warning = f"The server does not list '{self._model}'.{near}"

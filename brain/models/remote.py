@@ -40,12 +40,11 @@ class Remote(Model):
 
     Attributes:
         offers: The names that the server accepts, if this one is not among them.
-        warning: That the server does not list this name, but may accept it.
     """
 
     accepts_tools = True
+    row: ModelRow
     offers: Sequence[str] = ()
-    warning = ""
     _path: str
     _default_resume: Resume
 
@@ -55,7 +54,7 @@ class Remote(Model):
         self.resume = row.resume or self._default_resume
         self.sees_images = bool(row.sees_images)
         self.is_local = row.is_local
-        self._row = row
+        self.row = row
         self._fixed_resume = row.resume
         if row.context is not None:
             self.context_tokens = row.context
@@ -86,10 +85,10 @@ class Remote(Model):
             raise
         self._has_failed = False
         self.accepts_tools = self.accepts_tools and not self._has_refused_tools
-        if self._row.context is not None:
-            self.context_tokens = self._row.context
-        if self._row.sees_images is not None:
-            self.sees_images = self._row.sees_images
+        if self.row.context is not None:
+            self.context_tokens = self.row.context
+        if self.row.sees_images is not None:
+            self.sees_images = self.row.sees_images
         base = ", a base model without a chat template" if self.is_base else ""
         return f"{description}{base}{', image input' if self.sees_images else ''}"
 

@@ -34,7 +34,6 @@ from brain.events import AssistMode
 from brain.memory.cache import StoreVersion
 from brain.memory.recall import QuestionWords
 from brain.messages import Call, Exchange, History, Query
-from brain.models import ModelEntry
 from brain.models.model import Model
 from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
@@ -77,17 +76,17 @@ class Assistant:
         self._embedding: asyncio.Task[None] | None = None
         self._fitting: asyncio.Task[None] | None = None
 
-    async def open(self, entries: Sequence[ModelEntry], embedding_model: Model | None) -> None:
+    async def open(self, models: Sequence[Model], embedding_model: Model | None) -> None:
         """Read what is known about the models. Fit the router in the background if one of them needs it soon.
 
         Args:
             embedding_model: The model whose embeddings of messages help to choose.
         """
         self._embedding_model = embedding_model
-        for entry in entries:
-            mode, state = find_mode(self._settings, entry), await self.read_state(entry)
-            is_next = _has_server(entry) and (state.is_assisted or is_small(entry.model))
-            if entry.model.is_demo or mode == "always" or (mode == "auto" and is_next):
+        for model in models:
+            mode, state = find_mode(self._settings, model), await self.read_state(model)
+            is_next = _has_server(model) and (state.is_assisted or is_small(model))
+            if model.is_demo or mode == "always" or (mode == "auto" and is_next):
                 self._fit_soon(self._registry.usable())
 
     async def close(self) -> None:
@@ -98,22 +97,22 @@ class Assistant:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def find_state(self, request: TurnRequest, entry: ModelEntry) -> CallingState | None:
+    async def find_state(self, request: TurnRequest, model: Model) -> CallingState | None:
         """Return the state that counts for a turn; None if Brain neither assists the model nor learns from it."""
-        mode = request.assist or find_mode(self._settings, entry)
+        mode = request.assist or find_mode(self._settings, model)
         is_possible = request.strategy == "mono" and not request.tools and request.sampling.format is None
-        if mode == "off" or not is_possible or request.source == "report" or entry.model.is_demo:
+        if mode == "off" or not is_possible or request.source == "report" or model.is_demo:
             return None
         if mode == "always":
             return CallingState(is_assisted=True)
-        return await self.read_state(entry) if _has_server(entry) else None
+        return await self.read_state(model) if _has_server(model) else None
 
     def needs_embedding(self, state: CallingState | None) -> bool:
         """Whether the embedding of the message helps to choose. Only a model that Brain assists waits for it."""
         return self._embedding_model is not None and state is not None and state.is_assisted
 
     async def decide(
-        self, request: TurnRequest, history: History, entry: ModelEntry, state: CallingState | None, query: Query | None
+        self, request: TurnRequest, history: History, model: Model, state: CallingState | None, query: Query | None
     ) -> Assistance | None:
         """Return what to do for the model in a turn; None if it is left to itself.
 
@@ -121,18 +120,18 @@ class Assistant:
             state: Of the turn, from `find_state`.
             query: The embedding of the message.
         """
-        if state is None or not (state.is_assisted or (is_small(entry.model) and not state.right_calls)):
+        if state is None or not (state.is_assisted or (is_small(model) and not state.right_calls)):
             return None
         try:
-            return await self._decide(request, history, entry, state, query)
+            return await self._decide(request, history, model, state, query)
         except Exception:  # no turn fails because of a choice
             log.exception("no specialist can be chosen")
-            return Assistance(state.is_assisted, is_small(entry.model))
+            return Assistance(state.is_assisted, is_small(model))
 
     async def _decide(
-        self, request: TurnRequest, history: History, entry: ModelEntry, state: CallingState, query: Query | None
+        self, request: TurnRequest, history: History, model: Model, state: CallingState, query: Query | None
     ) -> Assistance:
-        specialists, small = self._registry.usable(request.specialists), is_small(entry.model)
+        specialists, small = self._registry.usable(request.specialists), is_small(model)
         if not specialists:
             return Assistance(is_assisted=False, is_small=small)
         installed = self._registry.usable()
@@ -174,7 +173,7 @@ class Assistant:
         if refusal:
             is_shown = state.is_assisted and choice.is_sure
             return Assistance(is_assisted=True, is_small=small, refusal=refusal) if is_shown else no_call
-        mode = request.assist or find_mode(self._settings, entry)
+        mode = request.assist or find_mode(self._settings, model)
         is_sure = mode == "auto" and params is not None and not (question or asked or choice.follows_up)
         is_probe = is_sure and state.is_probe_due
         if is_probe or not state.is_assisted:
@@ -252,28 +251,28 @@ class Assistant:
         finally:
             self._embedding = None
 
-    def is_assisted(self, entry: ModelEntry) -> bool:
+    def is_assisted(self, model: Model) -> bool:
         """Whether Brain calls specialists for a model, as far as this process knows."""
-        mode = find_mode(self._settings, entry)
-        _, state = self._states.get(_key(entry), (None, CallingState()))
+        mode = find_mode(self._settings, model)
+        _, state = self._states.get(_key(model), (None, CallingState()))
         return mode == "always" or (mode == "auto" and state.is_assisted)
 
-    async def read_state(self, entry: ModelEntry) -> CallingState:
+    async def read_state(self, model: Model) -> CallingState:
         """Return what is known about a model. Other processes may learn, too."""
-        key = _key(entry)
+        key = _key(model)
         version = await self._version.version()
         read_at, state = self._states.get(key, (None, CallingState()))
         if read_at is None or read_at != version:
             with suppress(StoreError):  # the next message reads it again
-                state = await read_state(self._store, entry)
+                state = await read_state(self._store, model)
                 self._states[key] = version, state
-        return expect(state, entry)
+        return expect(state, model)
 
     def learn(
         self,
         request: TurnRequest,
         history: History,
-        entry: ModelEntry,
+        model: Model,
         assistance: Assistance | None,
         exchange: Exchange,
     ) -> None:
@@ -282,12 +281,12 @@ class Assistant:
         Args:
             assistance: None for a model that was left to itself. It did not wait for the choice, which is made now.
         """
-        if exchange.model != entry.model.name or exchange.outcome not in LEARNED_FROM:
+        if exchange.model != model.name or exchange.outcome not in LEARNED_FROM:
             return
         if assistance is not None:
-            work = self._learn(assistance, entry, exchange)
+            work = self._learn(assistance, model, exchange)
         elif find_fitted(installed := self._registry.usable()) is not None:
-            work = self._watch(request, history, entry, exchange)
+            work = self._watch(request, history, model, exchange)
         else:
             self._fit_soon(installed)
             return
@@ -295,35 +294,35 @@ class Assistant:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _watch(self, request: TurnRequest, history: History, entry: ModelEntry, exchange: Exchange) -> None:
+    async def _watch(self, request: TurnRequest, history: History, model: Model, exchange: Exchange) -> None:
         """Learn from what a model did that was left to itself."""
         try:
-            assistance = await self._decide(request, history, entry, CallingState(), None)
+            assistance = await self._decide(request, history, model, CallingState(), None)
         except Exception:
             log.exception("no specialist can be chosen")
         else:
-            await self._learn(assistance, entry, exchange)
+            await self._learn(assistance, model, exchange)
 
-    async def _learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange) -> None:
+    async def _learn(self, assistance: Assistance, model: Model, exchange: Exchange) -> None:
         if not assistance.is_counted and not (assistance.is_assisted and _has_called(exchange)):
             return
-        key, name = _key(entry), assistance.name
+        key, name = _key(model), assistance.name
         async with self._writing:
             try:
-                before = expect(await read_state(self._store, entry), entry)
+                before = expect(await read_state(self._store, model), model)
                 is_private = name in self._registry and self._registry[name].specialist.is_private
                 if assistance.is_assisted and not _has_called(exchange):
                     state = before.assist()
                 else:
                     outcome: Outcome = "right" if assistance.is_assisted else _outcome(exchange, name)
-                    state = before.learn(outcome, name, is_private=is_private, is_small=is_small(entry.model))
+                    state = before.learn(outcome, name, is_private=is_private, is_small=is_small(model))
                 await self._store.write_unsynced(server_data.set_server_value, key, msgspec.json.encode(state).decode())
             except StoreError as error:
-                log.warning("what was learned about model %s was not stored: %s", entry.model.name, error)
+                log.warning("what was learned about model %s was not stored: %s", model.name, error)
                 return
             self._states[key] = await self._version.version(), state
             if state.describe() != before.describe():
-                log.info("model %s: %s", entry.model.name, state.describe())
+                log.info("model %s: %s", model.name, state.describe())
 
 
 def is_small(model: Model) -> bool:
@@ -346,52 +345,52 @@ def _has_called(exchange: Exchange) -> bool:
     return any(isinstance(part, Call) and part.by == "model" and not part.code for part in exchange.parts)
 
 
-def find_mode(settings: Settings, entry: ModelEntry) -> AssistMode:
+def find_mode(settings: Settings, model: Model) -> AssistMode:
     """Return the mode of a model: that of its row, else the setting."""
-    return (None if entry.row is None else entry.row.assist) or settings.assist
+    return (None if model.row is None else model.row.assist) or settings.assist
 
 
-async def read_state(store: Store | None, entry: ModelEntry) -> CallingState:
+async def read_state(store: Store | None, model: Model) -> CallingState:
     """Return what is stored about a model.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    text = None if store is None else await store.read(server_data.server_value, _key(entry))
+    text = None if store is None else await store.read(server_data.server_value, _key(model))
     with suppress(msgspec.DecodeError):
         if text is not None:
             return msgspec.json.decode(text, type=CallingState)
     return CallingState()
 
 
-async def describe_assistance(settings: Settings, store: Store | None, entry: ModelEntry) -> str:
+async def describe_assistance(settings: Settings, store: Store | None, model: Model) -> str:
     """Return what Brain does for a model, as a phrase for people; empty for one that always calls."""
-    mode = find_mode(settings, entry)
-    if entry.model.is_demo or (mode == "auto" and not _has_server(entry)):
+    mode = find_mode(settings, model)
+    if model.is_demo or (mode == "auto" and not _has_server(model)):
         return ""
     if mode != "auto":
         return "Brain calls specialists for it" if mode == "always" else "Brain calls no specialists for it"
     state = CallingState()
     with suppress(StoreError):
-        state = await read_state(store, entry)
-    return expect(state, entry).describe()
+        state = await read_state(store, model)
+    return expect(state, model).describe()
 
 
-def expect(state: CallingState, entry: ModelEntry) -> CallingState:
+def expect(state: CallingState, model: Model) -> CallingState:
     """Return the state of a model. A base model follows no instructions, so it is assisted from the first message."""
     is_new = state == CallingState()
-    return CallingState(is_assisted=True) if is_new and entry.model.is_base else state
+    return CallingState(is_assisted=True) if is_new and model.is_base else state
 
 
-def _has_server(entry: ModelEntry) -> bool:
+def _has_server(model: Model) -> bool:
     """Whether a language model answers: the demo model always calls, and a script says what it says."""
-    return entry.row is not None and entry.row.kind in REMOTE_KINDS
+    return model.row is not None and model.row.kind in REMOTE_KINDS
 
 
-def _key(entry: ModelEntry) -> str:
-    row = entry.row
+def _key(model: Model) -> str:
+    row = model.row
     if row is None:
-        return f"assist {entry.model.name}"
+        return f"assist {model.name}"
     return f"assist {row.model} {redact_url(row.url or '')}"
 
 

@@ -18,7 +18,7 @@ from brain.events import Event, Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.messages import Exchange, History, Query, RecallResult, Text, new_conversation_id, new_turn_id
-from brain.models import ModelEntry, connect_models
+from brain.models import connect_models
 from brain.models.circuit_breaker import State
 from brain.models.model import Model
 from brain.plugins.data_erasure import erase_user_data
@@ -79,9 +79,9 @@ class Engine:
         self.tasks: Tasks
         self.reports: TaskReports
         self._assistant: Assistant
-        self.models: list[ModelEntry] = []
-        self.entries: Mapping[str, ModelEntry] = {}
-        self.embedder: ModelEntry | None = None
+        self.models: list[Model] = []
+        self.entries: Mapping[str, Model] = {}
+        self.embedder: Model | None = None
         self.archive: Archive | None = None
         self.runs = RunRegistry()
         self.is_closing = False
@@ -132,12 +132,13 @@ class Engine:
             log.addFilter(redaction)
             stack.callback(log.removeFilter, redaction)
             self._check_profiles()
-            writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
             first = found.offered[0]
-            embedding_model = None if found.embedder is None else found.embedder.model
-            await self._assistant.open(found.offered, embedding_model)
+            await self._assistant.open(found.offered, found.embedder)
             background = self.memory.run_background(
-                writer, lambda: self.runs.is_idle, embedder, lambda: not self._assistant.is_assisted(first)
+                first,
+                lambda: self.runs.is_idle,
+                found.embedder or first,
+                lambda: not self._assistant.is_assisted(first),
             )
             await stack.enter_async_context(background)
             stack.push_async_callback(self._end_runs)
@@ -156,10 +157,10 @@ class Engine:
     def _find_secrets(self) -> Iterator[str | None]:
         """Yield all keys and passwords, which no log may have."""
         yield from (key for key, _ in self.settings.keys)
-        for entry in (*self.entries.values(), *([self.embedder] if self.embedder is not None else [])):
-            if entry.row is not None:
-                yield entry.row.key
-                yield urlsplit(entry.row.url or "").password
+        for model in (*self.entries.values(), *([self.embedder] if self.embedder is not None else [])):
+            if model.row is not None:
+                yield model.row.key
+                yield urlsplit(model.row.url or "").password
         for name in self.registry:
             values = self.registry[name].settings
             yield from (
@@ -188,7 +189,7 @@ class Engine:
             BadRequest: The model of its profile is remote, or no model is local.
         """
         try:
-            self.find_entry(self.settings.profile(profile).model, private=True)
+            self.find_model(self.settings.profile(profile).model, private=True)
         except BadRequest as error:
             if error.status != 400:
                 raise
@@ -215,7 +216,7 @@ class Engine:
 
     def model_names(self) -> frozenset[str]:
         """Return the model names that a request may use."""
-        return frozenset(self.settings.model) | {entry.model.name for entry in self.models}
+        return frozenset(self.settings.model) | {model.name for model in self.models}
 
     def callable_specialists(self, user: str | None) -> list[str]:
         """Return the names of the specialists that a user can call, including unavailable ones."""
@@ -225,16 +226,11 @@ class Engine:
 
     def model_states(self) -> dict[str, State]:
         """Return the state of the circuit breaker of each model."""
-        entries = (*self.entries.values(), *self.models)
-        models = [model for entry in entries for model in (entry.model, *entry.fallbacks)]
+        models = [*self.entries.values(), *(one for model in self.models for one in (model, *model.fallbacks))]
         return {model.name: model.breaker.state for model in models}
 
     def find_model(self, name: str | None, *, private: bool = False) -> Model:
-        """Return the model with this name, or the default model; see `find_entry`."""
-        return self.find_entry(name, private=private).model
-
-    def find_entry(self, name: str | None, *, private: bool = False) -> ModelEntry:
-        """Return the model with this name, or the default model, with its fallbacks.
+        """Return the model with this name, or the default model.
 
         Args:
             private: Only local models. Without a name, the first local one is the default.
@@ -247,18 +243,18 @@ class Engine:
             message = "No model is available because Brain is starting or stopping. Try again in a moment."
             raise BadRequest(message, code="unavailable", status=503)
         offered = zip(self.settings.model, self.models, strict=True)
-        found = [(configured, entry) for configured, entry in offered if entry.model.is_local or not private]
+        found = [(configured, model) for configured, model in offered if model.is_local or not private]
         if not found:
             raise BadRequest("No model of this server is local, so it has no private conversations.", "private")
-        for configured, entry in found:
-            if name in (None, configured, entry.model.name):
-                return _without_remote_fallbacks(entry) if private else entry
+        for configured, model in found:
+            if name in (None, configured, model.name):
+                return model
         if private and name in self.model_names():
             names = ", ".join(configured for configured, _ in found)
             raise BadRequest(f"`model` must be local in a private conversation; use one of: {names}.", "model")
         raise BadRequest(f"`model` must be one of: {', '.join(sorted(self.model_names()))}.", "model")
 
-    def find_role(self, strategy: StrategyName, role: Role, chosen: ModelEntry, *, private: bool) -> ModelEntry:
+    def find_role(self, strategy: StrategyName, role: Role, chosen: Model, *, private: bool) -> Model:
         """Return the model of a role: that of THINKER or ACTOR in the strategy `dual`, else the model of the turn.
 
         Args:
@@ -268,17 +264,17 @@ class Engine:
         name = None
         if strategy == "dual":
             name = self.settings.actor if role == "actor" else self.settings.thinker
-        if name is None or (private and not self.entries[name].model.is_local):
+        if name is None or (private and not self.entries[name].is_local):
             return chosen
-        return _without_remote_fallbacks(self.entries[name]) if private else self.entries[name]
+        return self.entries[name]
 
-    def _role_models(self, request: TurnRequest, chosen: ModelEntry) -> Mapping[Role, Sequence[Model]]:
+    def _role_models(self, request: TurnRequest, chosen: Model) -> Mapping[Role, Sequence[Model]]:
         """Return the models of the roles that can have their own, with those that take over."""
         if request.strategy != "dual":
             return {}
         roles: Sequence[Role] = ("thinker", "actor", "critic")
-        entries = [self.find_role(request.strategy, role, chosen, private=request.private) for role in roles]
-        return {role: (entry.model, *entry.fallbacks) for role, entry in zip(roles, entries, strict=True)}
+        models = [self.find_role(request.strategy, role, chosen, private=request.private) for role in roles]
+        return {role: model.with_fallbacks(private=request.private) for role, model in zip(roles, models, strict=True)}
 
     async def begin(
         self,
@@ -306,7 +302,7 @@ class Engine:
         """
         is_background = request.source in ("task", "report")
         is_from_client = history is not None and request.task is None
-        entry = self.find_entry(request.model, private=request.private)
+        model = self.find_model(request.model, private=request.private)
         request = narrow_request(request, self.settings.rights(request.user))
         is_client_task = is_for_client(request)
         if is_client_task:
@@ -327,10 +323,9 @@ class Engine:
         try:
             if lease is not None and lease.history.private and not request.private:
                 request = replace(request, private=True)
-                entry = self.find_entry(request.model, private=True)
+                model = self.find_model(request.model, private=True)
                 if history is not None:
-                    history = context_window.fit_to_context(history, entry.model.context_tokens)
-            model = entry.model
+                    history = context_window.fit_to_context(history, model.context_tokens)
             if history is None:
                 assert lease is not None
                 if lease.history.files:
@@ -343,10 +338,10 @@ class Engine:
             note = actions = None
             if lease is not None and not is_client_task:
                 note = history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
-            state = await self._assistant.find_state(request, entry)
+            state = await self._assistant.find_state(request, model)
             query = await self._embed(request, state)
             history.recalled = await self._recall(request, history, query)
-            assistance = await self._assistant.decide(request, history, entry, state, query)
+            assistance = await self._assistant.decide(request, history, model, state, query)
             view = tasks = None
             if request.user is not None:
                 place = history.id if lease is not None else None
@@ -363,13 +358,14 @@ class Engine:
                 view = self.memory.view(request.user, history.id, messages, private=request.private)
             if lease is not None and note is not None:
                 lease.task_end = partial(end_report, lease.history, note.cursor, actions)
-            role_models = self._role_models(request, entry)
+            models = model.with_fallbacks(private=request.private)
+            role_models = self._role_models(request, model)
             recorder = None
             if self.archive is not None and request.private:
                 if history.count or history.exchanges:
                     self.archive.erase_soon(request.user or "", history.id)  # turns before it was private
             elif self.archive is not None:
-                setup = self._describe_setup(request, entry, role_models, assistance)
+                setup = self._describe_setup(request, models, role_models, assistance)
                 recorder = Recorder(request, history, setup)
             store = None if lease is None else lease.store
             if is_from_client:
@@ -383,7 +379,7 @@ class Engine:
                 model,
                 self.registry,
                 find_strategy(request.strategy, assistance),
-                fallbacks=entry.fallbacks,
+                fallbacks=models[1:],
                 role_models=role_models,
                 turn_id=new.id,
                 system=self.settings.system,
@@ -414,7 +410,7 @@ class Engine:
         if lease is not None:
             run.on_end.append(partial(self._record_end, lease, remembers=not (request.private or is_client_task)))
         if state is not None:
-            learn = partial(self._assistant.learn, request, history, entry, assistance)
+            learn = partial(self._assistant.learn, request, history, model, assistance)
             run.on_end.append(lambda run: learn(run.snapshot()))
         if recorder is not None:
             self._record_events(recorder, run)
@@ -446,7 +442,7 @@ class Engine:
     async def _begin_report(self, request: TurnRequest) -> Run:
         """Begin a turn that reports on tasks, with the model of its request if that can still be used."""
         try:
-            self.find_entry(request.model, private=request.private)
+            self.find_model(request.model, private=request.private)
         except BadRequest:
             request = replace(request, model=None)
         return await self.begin(request, "report")
@@ -465,7 +461,7 @@ class Engine:
     def _describe_setup(
         self,
         request: TurnRequest,
-        entry: ModelEntry,
+        models: Sequence[Model],
         role_models: Mapping[Role, Sequence[Model]],
         assistance: Assistance | None,
     ) -> Setup:
@@ -480,8 +476,8 @@ class Engine:
             )
 
         return Setup(
-            describe((entry.model, *entry.fallbacks)),
-            {role: describe(models) for role, models in role_models.items()} if request.strategy != "mono" else {},
+            describe(models),
+            {role: describe(some) for role, some in role_models.items()} if request.strategy != "mono" else {},
             {one.name: tuple(sorted(one.activates_on)) for one in self.registry.usable(request.specialists)},
             self.settings.model_idle_seconds,
             self.settings.model_first_token_seconds,
@@ -581,10 +577,6 @@ def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:
         return request
     allowed = rights.specialists if request.specialists is None else rights.specialists & request.specialists
     return replace(request, specialists=allowed)
-
-
-def _without_remote_fallbacks(entry: ModelEntry) -> ModelEntry:
-    return replace(entry, fallbacks=tuple(model for model in entry.fallbacks if model.is_local))
 
 
 def _user_messages(history: History) -> list[UserMessage]:

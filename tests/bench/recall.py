@@ -127,7 +127,7 @@ async def measured(given: argparse.Namespace) -> Tables:
     if not given.model:
         return await _measured(given, None)
     async with connect_models(Settings(model=(given.model,), model_url=given.model_url), ()) as connected:
-        model = Prepared(connected.offered[0].model)
+        model = Prepared(connected.offered[0])
         if not await Embedder(model).run_check():
             raise SystemExit(f"{model.name} has no embeddings that pass the check, so Brain uses keyword search.")
         return await _measured(given, model)

@@ -12,7 +12,6 @@ from brain import Result, specialist
 from brain.events import SpecialistError
 from brain.library.thinker import Thinker
 from brain.memory.summaries import make_memory
-from brain.models import ModelEntry
 from brain.plugins.registry import Registry
 from brain.settings import LOCAL_USER
 from brain.store import conversations, items
@@ -52,7 +51,7 @@ class Chats:
     async def needs_approval(self, conversation_id: str, message: str, *passes: str) -> bool:
         """Whether the last call needed an approval, which nobody is there to give."""
         self.player = Player(*([one] for one in passes), ["Done."])
-        self.thinker._engine.models = [ModelEntry(self.player, "the test plays it")]
+        self.thinker._engine.models = [self.player]
         response = await self.thinker.create_session(conversation_id).think(message)
         last = response.calls[-1] if response.calls else None
         return isinstance(last, SpecialistError) and last.code == "declined"

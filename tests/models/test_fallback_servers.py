@@ -15,7 +15,8 @@ from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, Reasoning,
 from turn_helpers import read, short, turn_of
 
 from brain import settings
-from brain.models import ModelEntry, connect_models
+from brain.models import connect_models
+from brain.models.model import Model
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,7 @@ OLLAMA = {"GET /api/version": (200, {"version": "0.9.0"}), "POST /api/show": (20
 class Pair:
     first: OpenAIServer
     second: OllamaServer
-    entry: ModelEntry
+    model: Model
 
 
 @asynccontextmanager
@@ -44,8 +45,8 @@ async def pair(*passes: Pass, **environ: str) -> AsyncIterator[Pair]:
             yield Pair(first, second, connected.offered[0])
 
 
-async def answer_of(entry: ModelEntry) -> str:
-    events = short(await read(turn_of(entry.model, fallbacks=entry.fallbacks)))
+async def answer_of(model: Model) -> str:
+    events = short(await read(turn_of(model, fallbacks=model.fallbacks)))
     assert "done" in events[-1]
     return "".join(event for event in events if isinstance(event, str))
 
@@ -66,14 +67,14 @@ async def answer_of(entry: ModelEntry) -> str:
 async def test_a_stream_that_fails_at_any_chunk(at: int, end: Cut | Raw) -> None:
     async with pair(Pass([*CHUNKS[:at], end], finish=None, done=False)) as one:
         text = "".join(CHUNKS[:at])
-        assert await answer_of(one.entry) == f"{text}42."
+        assert await answer_of(one.model) == f"{text}42."
         (body,) = one.second.generated
         assert body["messages"][-1]["content"] == text if at else body["messages"][-1]["role"] == "user"
 
 
 async def test_an_unknown_reason_without_a_text_is_a_failure() -> None:
     async with pair(Pass([Reasoning("Hm.")], finish="because")) as one:
-        events = short(await read(turn_of(one.entry.model, fallbacks=one.entry.fallbacks)))
+        events = short(await read(turn_of(one.model, fallbacks=one.model.fallbacks)))
         assert (events[-1]["done"], events[-1]["text"]) == ("complete", "42.")
 
 
@@ -83,20 +84,20 @@ FILTERED = Pass(status=400, answer={"error": {"code": "content_filter", "message
 @pytest.mark.parametrize("filtered", [Pass(finish="content_filter"), Pass(["The "], finish="sensitive"), FILTERED])
 async def test_a_filter_ends_the_answer(filtered: Pass) -> None:
     async with pair(filtered, filtered) as one:
-        events = short(await read(turn_of(one.entry.model, fallbacks=one.entry.fallbacks)))
+        events = short(await read(turn_of(one.model, fallbacks=one.model.fallbacks)))
         assert events[-1]["done"] == "content_filter"
-        assert (one.second.generated, one.entry.model.resume) == ([], "prefill")
+        assert (one.second.generated, one.model.resume) == ([], "prefill")
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
 async def test_a_status_that_another_server_may_not_return(status: int) -> None:
     async with pair(Pass(status=status, answer={"error": {"message": "x"}})) as one:
-        assert await answer_of(one.entry) == "42."
+        assert await answer_of(one.model) == "42."
 
 
 async def test_a_bad_request_ends_the_turn() -> None:
     async with pair(Pass(status=400, answer={"error": {"message": "x"}})) as one:
-        events = short(await read(turn_of(one.entry.model, fallbacks=one.entry.fallbacks)))
+        events = short(await read(turn_of(one.model, fallbacks=one.model.fallbacks)))
         assert events[-1] == {"failed": "model_failed"}
         assert one.second.generated == []
 
@@ -104,7 +105,7 @@ async def test_a_bad_request_ends_the_turn() -> None:
 async def test_a_server_that_is_gone() -> None:
     async with pair() as one:
         one.first._server.close()
-        assert await answer_of(one.entry) == "42."
+        assert await answer_of(one.model) == "42."
 
 
 USER = [{"role": "user", "content": "What?"}]

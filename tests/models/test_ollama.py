@@ -181,8 +181,8 @@ async def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
     monkeypatch.setattr("brain.models.AUTO_SECONDS", 30.0)
     async with Shop(capabilities, loaded) as server:
         async with connect_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ()) as connected:
-            (entry,) = connected.offered
-        assert (entry.model.name, entry.problem) == (name, None)
+            (model,) = connected.offered
+        assert (model.name, model.problem) == (name, None)
         assert "/api/chat" not in {request.path for request in server.requests}
 
 
@@ -197,6 +197,6 @@ async def test_auto_without_ollama(monkeypatch: pytest.MonkeyPatch, answer: tupl
     answers = {} if answer is None else {f"GET {path}": answer for path in paths}
     async with OllamaServer(answers=answers, silent=answer is None) as server:
         async with connect_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ()) as connected:
-            (entry,) = connected.offered
-        assert entry.model.name == "builtin"
-        assert server.url in entry.reason
+            (model,) = connected.offered
+        assert model.name == "builtin"
+        assert server.url in model.reason

@@ -426,7 +426,7 @@ async def test_a_server_is_identified_by_free_requests(
 async def test_a_model_that_is_not_listed(answers: Any, is_unknown: bool) -> None:
     async with OpenAIServer(answers=answers) as server:
         async with connect_models(read({"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url}), ()) as connected:
-            (entry,) = connected.offered
-        assert entry.remedy == ("brain check --model openai:n" if is_unknown else "")
-        assert (server.url in (entry.problem or "")) == is_unknown
-        assert ("'m'" in entry.warning) == ("x" in str(answers))
+            (model,) = connected.offered
+        assert model.remedy == ("brain check --model openai:n" if is_unknown else "")
+        assert (server.url in (model.problem or "")) == is_unknown
+        assert ("'m'" in model.warning) == ("x" in str(answers))

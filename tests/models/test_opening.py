@@ -105,7 +105,7 @@ def test_a_key_reaches_its_own_server_only(
 async def opened(environ: Mapping[str, str]) -> list[tuple[str, str, str | None, str | None]]:
     """Name, reason and problem of the offered models, and the result of a probe."""
     async with connect_models(read(environ), ()) as models:
-        return [(e.model.name, e.reason, e.problem, await e.model.find_problem()) for e in models.offered]
+        return [(one.name, one.reason, one.problem, await one.find_problem()) for one in models.offered]
 
 
 def test_auto_uses_ollama_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_models_that_ollama_passes_on_are_not_local(name: str, shown: Any, row: 
 
         async def is_local() -> bool:
             async with connect_models(settings, ()) as models:
-                return models.offered[0].model.is_local
+                return models.offered[0].is_local
 
         assert asyncio.run(is_local()) is local
 
@@ -177,7 +177,7 @@ def test_embeddings_come_from_their_own_server(
 
     async def embed() -> list[Any]:
         async with connect_models(replace(settings, model=model, embeddings=embeddings), ()) as models:
-            requests = (entry.model.embed(["a"]) for entry in models.offered)
+            requests = (model.embed(["a"]) for model in models.offered)
             found = await asyncio.gather(*requests, return_exceptions=True)
             return [type(one).__name__ if isinstance(one, BaseException) else one for one in found]
 

@@ -84,10 +84,9 @@ def test_passes_are_played_in_turn_with_their_delay() -> None:
 async def test_a_script_as_a_model(tmp_path: Path, environ: Any, resume: str) -> None:
     path = write(tmp_path, '["a"]')
     async with connect_models(read({"BRAIN_MODEL": f"script:{path}", **environ}), ()) as connected:
-        (entry,) = connected.offered
-        model = entry.model
+        (model,) = connected.offered
         assert (model.name, model.resume) == (f"script:{path}", resume)
-        assert (entry.problem, await model.find_problem(), await model.list_names()) == (None, None, [])
+        assert (model.problem, await model.find_problem(), await model.list_names()) == (None, None, [])
         for request in (model.describe(b"", "?"), model.embed(["a"]), model.check_embeddings()):
             with pytest.raises(Refused):
                 await request

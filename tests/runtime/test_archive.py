@@ -13,7 +13,6 @@ import pytest
 from turn_helpers import Player, ask_for, echo, registry_of
 
 from brain.messages import PassUsage
-from brain.models import ModelEntry
 from brain.runtime.archive import MAX_WAITING, Archive, Recorded, erase
 from brain.runtime.engine import Engine
 from brain.runtime.recording import ControlLine, Line
@@ -49,7 +48,7 @@ async def test_a_turn_is_one_file_that_only_its_owner_can_read_and_that_can_be_p
     engine = Engine(settings, registry_of(echo))
     await engine.open()
     player = Player(["Look: ", "SPECIALIST_REQUEST[echo]"], ["Done.", PassUsage(90, 2, 80)])
-    engine.models = [ModelEntry(player, "the test plays it")]
+    engine.models = [player]
     for conversation, is_private in (("c", False), ("d", False), ("e", False), ("e", True), ("f", True)):
         run = await engine.begin(ask_for("Hi", conversation_id=conversation, private=is_private), "native")
         async for _ in run.events():

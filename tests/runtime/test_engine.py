@@ -28,7 +28,6 @@ from brain.messages import (
     Text,
 )
 from brain.messages import Item as StoredItem
-from brain.models import ModelEntry
 from brain.models.model import PassRequest
 from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import Engine, narrow_request
@@ -52,7 +51,7 @@ class Chat:
 
     def play(self, *passes: Sequence[Item], **options: Any) -> Player:
         player = Player(*passes, **options)
-        self.engine.models = [ModelEntry(player, "the test plays it")]
+        self.engine.models = [player]
         return player
 
     async def begin(self, message: str = "Hi", conversation_id: str | None = "c", **options: Any) -> Run:
@@ -364,7 +363,7 @@ def test_a_turn_that_ignores_its_cancellation_is_abandoned(
 
     async def main() -> None:
         async with opened() as engine:
-            engine.models = [ModelEntry(Stubborn(), "the test plays it")]
+            engine.models = [Stubborn()]
             run = await engine.begin(ask_for("Hi", conversation_id="c"), "native")
             run.start()
             arrived = asyncio.Event()

@@ -14,7 +14,6 @@ from turn_helpers import Item, Player, ask_for, echo, registry_of, sends, short
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Error, Event, Token
-from brain.models import ModelEntry
 from brain.runtime.commands import CancelTurn, Command, Decide, ShowTurn, SteerTurn, encode
 from brain.runtime.engine import Engine
 from brain.runtime.relay import RemoteRun
@@ -34,7 +33,7 @@ class Process:
         self.engine = engine
 
     async def begin(self, *passes: Sequence[Item] | str, conversation_id: str = "c", **options: Any) -> Run:
-        self.engine.models = [ModelEntry(Player(*passes), "the test plays it")]
+        self.engine.models = [Player(*passes)]
         names = [field.name for field in fields(RunOptions) if field.name in options]
         run_options = RunOptions(**{name: options.pop(name) for name in names})
         request = ask_for(conversation_id=conversation_id, asks_person=True, **options)

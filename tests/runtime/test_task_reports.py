@@ -20,7 +20,6 @@ from turn_helpers import Item, Player, ask_for, registry_of
 from brain import specialist
 from brain.errors import ModelError
 from brain.messages import Call, Exchange, Text
-from brain.models import ModelEntry
 from brain.plugins.context import Context
 from brain.prompts.task_news import select_entries
 from brain.runtime.engine import Engine
@@ -79,7 +78,8 @@ async def reporting(*engines: Engine) -> AsyncIterator[None]:
 def play(engine: Engine, *passes: Sequence[Item] | str, fallback: Player | None = None, **options: Any) -> Player:
     player = Player(*passes, **options)
     fallbacks = () if fallback is None else (fallback,)
-    engine.models = [ModelEntry(player, "the test plays it", fallbacks=fallbacks)]
+    player.fallbacks = fallbacks
+    engine.models = [player]
     return player
 
 

@@ -15,7 +15,6 @@ from turn_helpers import Item, Player, ask_for, registry_of
 from brain import Context, specialist
 from brain.errors import ModelError, StoreError
 from brain.messages import Attachment, Call
-from brain.models import ModelEntry
 from brain.models.model import PassRequest
 from brain.runtime import priority, task_runner
 from brain.runtime.commands import CancelTurn
@@ -38,7 +37,7 @@ class Runner:
 
     def play(self, *passes: Sequence[Item] | str, **options: Any) -> Player:
         player = Player(*passes, **options)
-        self.engine.models = [ModelEntry(player, "the test plays it")]
+        self.engine.models = [player]
         return player
 
     async def add(self, prompt: str = "Work", **options: Any) -> Task:

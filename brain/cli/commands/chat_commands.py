@@ -242,7 +242,7 @@ async def _assist(session: ChatSession, rest: str) -> None:
         raise BadRequest("Type /assist auto, /assist off or /assist always.")
     session.assist = chosen or session.assist
     engine = session.engine
-    used = session.assist or find_mode(engine.settings, engine.find_entry(session.model, private=session.private))
+    used = session.assist or find_mode(engine.settings, engine.find_model(session.model, private=session.private))
     session.print(f"Assist: {used}. {_ASSIST[used]}")
 
 

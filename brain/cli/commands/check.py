@@ -14,7 +14,7 @@ from brain.cli.process import DONE, FAILED
 from brain.errors import Refused, StoreError
 from brain.installation import install_command, missing_extras
 from brain.memory.items import OWN_SHARE, RECALL_SHARE
-from brain.models import ModelEntry, connect_models, failures
+from brain.models import connect_models, failures
 from brain.models.embedder import Embedder
 from brain.models.model import Model
 from brain.plugins.context import Context
@@ -43,28 +43,28 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
         models = await stack.enter_async_context(connect_models(settings, registry.usable()))
         learned = await stack.enter_async_context(open_learned(settings))
         named = {"thinker": settings.thinker, "actor": settings.actor}
-        for entry in (*models.offered, *models.reserve):
-            specialists, context = registry.usable(), entry.model.context_tokens
+        for model in models.by_name.values():
+            specialists, context = registry.usable(), model.context_tokens
             small, fails = check_context_size(
                 specialists, settings.limits(settings.strategy), settings.syntax, settings.system, context,
-                accepts_tools=entry.model.accepts_tools,
+                accepts_tools=model.accepts_tools,
             )  # fmt: skip
-            problem = await _find_model_problem(entry) or (small if fails else None)
-            fallbacks = ", ".join(model.name for model in entry.fallbacks)
+            problem = await _find_model_problem(model) or (small if fails else None)
+            fallbacks = ", ".join(one.name for one in model.fallbacks)
             fallbacks = f"; falls back to: {fallbacks}" if fallbacks else ""
-            roles = [role for role, name in named.items() if name and models.by_name[name] is entry]
+            roles = [role for role, name in named.items() if name and models.by_name[name] is model]
             role = f"; {' and '.join(roles)} of the strategy dual" if roles else ""
-            native = f"; native calls: {'on' if entry.model.accepts_tools else 'off'}"
+            native = f"; native calls: {'on' if model.accepts_tools else 'off'}"
             native = native if "native" in settings.syntax else ""
-            assistance = await describe_assistance(settings, learned, entry)
+            assistance = await describe_assistance(settings, learned, model)
             assistance = f"; {assistance}" if assistance else ""
-            detail = f"{entry.reason} (resume mode: {entry.model.resume}{native}{fallbacks}{role}{assistance})"
-            failures += _report(f"model {entry.model.name}", problem, detail, entry.warning or small)
+            detail = f"{model.reason} (resume mode: {model.resume}{native}{fallbacks}{role}{assistance})"
+            failures += _report(f"model {model.name}", problem, detail, model.warning or small)
         failures += await _check_store(settings)
         if models.embedder is not None:
             failures += await _check_embedder(models.embedder)
-        _report("memory", None, await _describe_recall((models.embedder or models.offered[0]).model))
-        model = models.offered[0].model
+        _report("memory", None, await _describe_recall(models.embedder or models.offered[0]))
+        model = models.offered[0]
         warnings = await _find_warnings(settings)
         for name, specialist in registry.items():
             blocked: list[Blocked] = []
@@ -88,13 +88,13 @@ def _report(subject: str, problem: str | None, detail: str, warning: str | None 
     return problem is not None
 
 
-async def _find_model_problem(entry: ModelEntry) -> str | None:
-    if entry.problem:
-        return f"{entry.problem} Try: {entry.remedy}" if entry.remedy else entry.problem
-    problem = await entry.model.find_problem()
-    if problem is None or entry.row is None or entry.row.url is None:
+async def _find_model_problem(model: Model) -> str | None:
+    if model.problem:
+        return f"{model.problem} Try: {model.remedy}" if model.remedy else model.problem
+    problem = await model.find_problem()
+    if problem is None or model.row is None or model.row.url is None:
         return problem
-    return failures.add_detail(problem, redact_url(entry.row.url))
+    return failures.add_detail(problem, redact_url(model.row.url))
 
 
 async def _check_store(settings: Settings) -> bool:
@@ -113,18 +113,18 @@ async def _check_store(settings: Settings) -> bool:
     return _report(f"database {path}", problem, "" if problem else connection.describe_size(path), warning)
 
 
-async def _check_embedder(entry: ModelEntry) -> bool:
+async def _check_embedder(model: Model) -> bool:
     """Report whether the model of EMBEDDINGS returns embeddings."""
     try:
         async with asyncio.timeout(EMBEDDING_SECONDS):
-            problem = None if await entry.model.embed(["Hello."]) else "the model server returned no embedding"
+            problem = None if await model.embed(["Hello."]) else "the model server returned no embedding"
     except Refused as error:
         problem = error.reason
     except TimeoutError:
         problem = f"no embedding within {EMBEDDING_SECONDS:g} s"
     if problem is not None:
-        problem = await _find_model_problem(entry) or problem
-    return _report(f"embeddings {entry.model.name}", problem, entry.reason)
+        problem = await _find_model_problem(model) or problem
+    return _report(f"embeddings {model.name}", problem, model.reason)
 
 
 async def _describe_recall(model: Model) -> str:

@@ -23,7 +23,7 @@ async def index(arguments: argparse.Namespace, settings: Settings) -> int:
             arguments.path,
             registry["knowledge"].settings,
             arguments.user,
-            models.offered[0].model,
+            models.offered[0],
             print,
             partial(print, file=sys.stderr, flush=True),
             forget=arguments.forget,

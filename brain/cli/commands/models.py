@@ -9,7 +9,8 @@ from typing import Any
 from brain.cli.commands.store_access import open_learned
 from brain.cli.process import DONE
 from brain.errors import ModelError
-from brain.models import ModelEntry, Models, connect_models
+from brain.models import Models, connect_models
+from brain.models.model import Model
 from brain.runtime.assistant import describe_assistance
 from brain.settings import Settings
 from brain.text import escape_invisible
@@ -25,12 +26,12 @@ async def models(arguments: argparse.Namespace, settings: Settings) -> int:
         store = await stack.enter_async_context(open_learned(settings))
         found = [
             {
-                "name": entry.model.name,
+                "name": model.name,
                 "use": use,
-                **await _describe(entry),
-                "assistance": "" if use == "embeddings" else await describe_assistance(settings, store, entry),
+                **await _describe(model),
+                "assistance": "" if use == "embeddings" else await describe_assistance(settings, store, model),
             }
-            for use, entry in _uses(connected)
+            for use, model in _uses(connected)
         ]
     if arguments.json:
         print(json.dumps({"models": found}, indent=2))
@@ -55,29 +56,30 @@ async def models(arguments: argparse.Namespace, settings: Settings) -> int:
     return DONE
 
 
-def _uses(connected: Models) -> Iterator[tuple[str, ModelEntry]]:
+def _uses(connected: Models) -> Iterator[tuple[str, Model]]:
     """Yield each model with its use, the default first."""
-    for place, entry in enumerate(connected.offered):
-        yield "offered" if place else "default", entry
-    for entry in connected.reserve:
-        yield "reserve", entry
+    for place, model in enumerate(connected.offered):
+        yield "offered" if place else "default", model
+    for model in connected.by_name.values():
+        if model not in connected.offered:
+            yield "reserve", model
     if connected.embedder is not None and connected.embedder not in connected.offered:
         yield "embeddings", connected.embedder
 
 
-async def _describe(entry: ModelEntry) -> dict[str, Any]:
-    model, names, problem = entry.model, list[str](), entry.problem
+async def _describe(model: Model) -> dict[str, Any]:
+    names, problem = list[str](), model.problem
     try:
         names = [escape_invisible(name)[:MAX_LENGTH] for name in await model.list_names()]
     except ModelError:
         problem = problem or "The server does not list its models."
     return {
-        "description": entry.reason,
+        "description": model.reason,
         "problem": problem,
         "local": model.is_local,
         "resume": model.resume,
         "context": model.context_tokens,
         "sees_images": model.sees_images,
-        "fallbacks": [fallback.name for fallback in entry.fallbacks],
+        "fallbacks": [fallback.name for fallback in model.fallbacks],
         "server_models": names,
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from brain.cli.process import UsageError
-from brain.models import ModelEntry
+from brain.models.model import Model
 from brain.plugins.registry import Registry
 from brain.settings import PREFIX, Settings
 from brain.text import escape_invisible, suggest
@@ -56,11 +56,11 @@ def check_specialist(name: str, registry: Mapping[str, Any] | Iterable[str], pla
         raise UsageError(f"Unknown specialist '{name}'{place}.{suggest(name, known)}", "brain specialists")
 
 
-def check_model_exists(entry: ModelEntry) -> None:
+def check_model_exists(model: Model) -> None:
     """Check that the server has a model.
 
     Raises:
         UsageError: The server has no model with this name.
     """
-    if entry.remedy:
-        raise UsageError(entry.problem or "", entry.remedy)
+    if model.remedy:
+        raise UsageError(model.problem or "", model.remedy)

@@ -34,13 +34,11 @@ async def strategies(request: Request) -> Response:
 def describe_strategies(request: Request) -> list[dict[str, Any]]:
     """Describe the strategies that requests may use."""
     engine = engine_of(request)
-    settings, chosen = engine.settings, engine.find_entry(None)
+    settings, chosen = engine.settings, engine.find_model(None)
     described = []
     for name in settings.allowed_strategies:
         limits = msgspec.to_builtins(settings.limits(name))
-        models = {
-            role: engine.find_role(name, role, chosen, private=False).model.name for role in DESCRIPTIONS[name].roles
-        }
+        models = {role: engine.find_role(name, role, chosen, private=False).name for role in DESCRIPTIONS[name].roles}
         described.append(
             {
                 "name": name,

@@ -93,11 +93,11 @@ def _models(engine: Engine) -> list[dict[str, Any]]:
     """List the models by the names that requests use. If two models share a name, use the configured one."""
     return [
         {
-            "name": entry.model.name if engine.find_model(entry.model.name) is entry.model else configured,
-            "stand_in": entry.model.is_demo,
-            "local": entry.model.is_local,
-            "assist": not entry.model.is_demo and find_mode(engine.settings, entry) != "off",
+            "name": model.name if engine.find_model(model.name) is model else configured,
+            "stand_in": model.is_demo,
+            "local": model.is_local,
+            "assist": not model.is_demo and find_mode(engine.settings, model) != "off",
             "default": position == 0,
         }
-        for position, (configured, entry) in enumerate(zip(engine.settings.model, engine.models, strict=True))
+        for position, (configured, model) in enumerate(zip(engine.settings.model, engine.models, strict=True))
     ]
