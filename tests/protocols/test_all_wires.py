@@ -360,3 +360,110 @@ def test_one_answer_on_every_wire(
     found = {wire: answer_of(client, wire, content) for wire, content in contents.items()}
     wrong = {wire: one for wire, one in found.items() if one != but.get(wire, expected)}
     assert wrong == {}
+
+
+# Null
+
+DATA = {"type": "data", "value": PNG, "mimeType": "image/png"}
+SCHEMA, CALL = {"type": "object"}, {"name": "f", "arguments": {}}
+OPTIONS: Json = {
+    "specialists": [], "limits": {"calls": 1, "turn_seconds": 5.0}, "time_zone": "UTC", "source": "chat",
+    "memory": True, "private": False, "strategy": "mono", "critic": False, "assist": "off",
+}  # fmt: skip
+FULL: Mapping[str, Json] = {
+    "native": {
+        "message": "Hi", "attachments": [{"name": "a", "type": "text/plain", "text": "b"}, {"name": "a", "data": PNG}],
+        "system": "Be kind.", "context": {"goal": "Sail."}, "syntax": ["bracket"], "barge_in": True, **OPTIONS,
+    },
+    "openai": {
+        "model": "brain",
+        "messages": [
+            {"role": "system", "content": "a"},
+            {"role": "user", "content": [{"type": "text", "text": "Hi"},
+                                         {"type": "image_url", "image_url": {"url": PICTURE, "detail": "low"}},
+                                         {"type": "file", "file": {"file_data": PICTURE, "filename": "a.png"}}]},
+            {"role": "assistant", "content": "a", "refusal": "b",
+             "tool_calls": [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "seen"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "look", "description": "a", "parameters": SCHEMA}}],
+        "tool_choice": "auto", "stream": False, "stream_options": {"include_usage": True}, "max_tokens": 5,
+        "temperature": 0.5, "top_p": 1, "top_k": 1, "min_p": 0, "seed": 1, "frequency_penalty": 0,
+        "presence_penalty": 0, "reasoning_effort": "low", "stop": ["END"], "parallel_tool_calls": True, "n": 1,
+        "logprobs": False, "top_logprobs": 0, "modalities": ["text"], "user": "me",
+        "brain": {**OPTIONS, "context": {"goal": "Sail."}},
+    },
+    "ollama": {
+        "model": "brain", "stream": False, "think": False, "keep_alive": "5m", "format": "", "logprobs": False,
+        "messages": [
+            {"role": "user", "content": "Hi", "images": [PNG]},
+            {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": CALL}]},
+            {"role": "tool", "content": "seen", "tool_name": "f", "tool_call_id": "c"},
+        ],
+        "options": {"temperature": 0.5, "seed": 1, "num_predict": 5, "stop": ["END"], "num_ctx": 4096},
+        "tools": [{"type": "function", "function": {"name": "f", "description": "a", "parameters": SCHEMA}}],
+    },
+    "generate": {"model": "brain", "prompt": "Hi", "system": "a", "images": [PNG], "stream": False, "raw": False,
+                 "suffix": "", "template": "", "context": [], "options": {"top_k": 1}},
+    "ai_sdk": {
+        "id": "chat", "model": "builtin", "system": "a", "resumable": False, "sdk_version": 6,
+        "messages": [
+            {"id": "1", "role": "user", "parts": [
+                {"type": "text", "text": "Hi", "state": "done"},
+                {"type": "file", "mediaType": "image/png", "filename": "a.png", "url": PICTURE}]},
+            {"id": "2", "role": "assistant", "parts": [
+                {"type": "dynamic-tool", "toolName": "f", "toolCallId": "c", "state": "output-available", "input": {},
+                 "output": "a", "errorText": "b", "preliminary": False}]},
+            {"id": "3", "role": "user", "parts": [{"type": "text", "text": "Hi"}]},
+        ],
+        **OPTIONS,
+    },
+    "ag_ui": {
+        "threadId": "t", "runId": "r", "parentRunId": "p", "state": {}, "resume": [],
+        "messages": [
+            {"id": "1", "role": "user", "content": [
+                {"type": "text", "text": "Hi"}, {"type": "image", "source": DATA, "metadata": {"filename": "a.png"}},
+                {"type": "binary", "mimeType": "image/png", "data": PNG, "filename": "a.png"}]},
+            {"id": "2", "role": "assistant", "content": "a",
+             "toolCalls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+            {"id": "3", "role": "tool", "toolCallId": "c", "content": "seen", "error": "none"},
+        ],
+        "tools": [{"name": "f", "description": "a", "parameters": SCHEMA}],
+        "context": [{"description": "a", "value": "b"}],
+        "forwardedProps": {**OPTIONS, "model": "builtin", "system": "a"},
+    },
+}  # fmt: skip
+"""A body with every field, so that each of them can be null once."""
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all fields of objects."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if isinstance(value, dict):
+            yield (*at, key)
+        yield from places(inner, (*at, key))
+
+
+def changed(body: Json, at: tuple[Any, ...], *, is_null: bool) -> bytes:
+    """The body with null in a place, or without the field."""
+    whole = json.loads(json.dumps(body))
+    *path, field = at
+    inner = whole
+    for key in path:
+        inner = inner[key]
+    if is_null:
+        inner[field] = None
+    else:
+        del inner[field]
+    return json.dumps(whole).encode()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_null_is_the_same_as_no_field_in_every_place(client: httpx.Client, wire: str) -> None:
+    assert answer_of(client, wire, json.dumps(FULL[wire]).encode()) == OK
+    wrong = {}
+    for at in places(FULL[wire]):
+        found = [answer_of(client, wire, changed(FULL[wire], at, is_null=is_null)) for is_null in (True, False)]
+        if found[0] != found[1]:
+            wrong[at] = found
+    assert wrong == {}
