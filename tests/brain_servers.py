@@ -35,6 +35,7 @@ T = TypeVar("T")
 SERVER_TASKS = (
     "serve",
     "_stop_turns",
+    "_measure_forever",
     "_index_forever",
     "prolong_forever",
     "_write_forever",

@@ -57,7 +57,7 @@ async def resolve_host(host: str, port: int) -> list[str]:
     """
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        found = await run_in_thread("resolve", look_up, lambda _: None)
+        found = await run_in_thread("resolve", look_up)
     except NoThread:
         raise Refused("host names cannot be resolved at the moment", "try again in a minute") from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))

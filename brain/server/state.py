@@ -73,20 +73,23 @@ class ServerState:
             stack.enter_context(Watchdog(self.engine.registry, report_blocked))
             stopping = asyncio.create_task(self._stop_turns(), name="stop turns at shutdown")
             stack.callback(stopping.cancel)
-            self._timer = loop.call_later(FIRST_MEASURE_SECONDS, lambda: self._schedule_measurement(loop.time()))
-            stack.callback(lambda: self._timer.cancel())
+            measuring = asyncio.create_task(self._measure_forever(), name="measure the lag")
+            stack.callback(measuring.cancel)
             stack.callback(lambda: self.acceptor.close())
             yield
 
-    def _schedule_measurement(self, now: float) -> None:
-        self._measured_at = now
-        self._timer = asyncio.get_running_loop().call_at(now + MEASURE_SECONDS, self._measure)
-
-    def _measure(self) -> None:
-        """Measure the lag of the event loop by the delay of this call, and reject connections under overload."""
+    async def _measure_forever(self) -> None:
+        """Measure the lag of the event loop by the delay of this task."""
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        elapsed = now - self._measured_at
+        await asyncio.sleep(FIRST_MEASURE_SECONDS)
+        while True:
+            began = loop.time()
+            await asyncio.sleep(MEASURE_SECONDS)
+            self._measure(loop.time() - began)
+
+    def _measure(self, elapsed: float) -> None:
+        """Update the limits after this time since the last measurement, and reject connections under overload."""
+        loop = asyncio.get_running_loop()
         admission, was_overloaded = self.admission, self.admission.is_overloaded
         admission.measure(elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
         self.telemetry.metrics.set_lag(admission.lag)
@@ -98,8 +101,7 @@ class ServerState:
         if admission.is_overloaded and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
                 self.telemetry.metrics.count_rejection("overload")
-        self.acceptor.answer_rejected(now)
-        self._schedule_measurement(now)
+        self.acceptor.answer_rejected(loop.time())
 
     async def _store_blocked(self, blocked: Blocked) -> None:
         """Store the report for `brain check`."""

@@ -368,15 +368,16 @@ async def test_direct_writes_in_any_order(is_foreign: bool) -> None:
         await act(actions)
 
 
+@BOTH
 @jumping
-async def test_a_client_too_far_behind_is_disconnected() -> None:
+async def test_a_client_too_far_behind_is_disconnected(direct: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("brain.server.event_stream.PENDING_BYTES", 4_000)
         gate = asyncio.Event()
         stage = Stage("a", gate, *(f"{number} " for number in range(200)))
         client, other, rest = Client(), Client(), Client()
         following = stage.stream(other, direct=True)
-        response = await stage.started(client)
+        response = await stage.started(client, direct=direct)
         await client.until(lambda: len(client.names) == 2)
         client.reads.clear()
         gate.set()
@@ -397,14 +398,15 @@ async def test_a_client_too_far_behind_is_disconnected() -> None:
         await reader.aclose()
 
 
+@BOTH
 @OWNS
 @pytest.mark.parametrize("items", [["Hi", NEVER], ["Hi", 1.0, " again", 300.0]], ids=["a heartbeat", "an event"])
 @jumping
 async def test_a_client_that_reads_nothing_for_four_heartbeats_is_disconnected(
-    items: list[Any], owns_run: bool
+    items: list[Any], owns_run: bool, direct: bool
 ) -> None:
     stage, client = Stage(*items, unread_seconds=0.0), Client()
-    response = await stage.started(client, owns_run=owns_run)
+    response = await stage.started(client, owns_run=owns_run, direct=direct)
     await client.until(lambda: len(client.names) == 2)
     client.reads.clear()
     await response
@@ -416,11 +418,12 @@ async def test_a_client_that_reads_nothing_for_four_heartbeats_is_disconnected(
 # Streams that end before their turn
 
 
+@BOTH
 @jumping
-async def test_an_encoder_ends_its_stream_before_the_turn_ends() -> None:
+async def test_an_encoder_ends_its_stream_before_the_turn_ends(direct: bool) -> None:
     gate = asyncio.Event()
     stage, client, rest = Stage("a", "b", gate, "c"), Client(), Client()
-    await (await stage.started(client, encoder=Doubling("b")))
+    await (await stage.started(client, encoder=Doubling("b"), direct=direct))
     assert (client.headers[b"content-type"], client.headers[b"x-doubled"]) == (b"application/x-doubled", b"yes")
     assert (client.frames, client.is_complete) == (b"aabb", True)
     assert (stage.run.has_ended, stage.run.last_received) == (False, 3)
@@ -430,12 +433,13 @@ async def test_an_encoder_ends_its_stream_before_the_turn_ends() -> None:
     assert rest.frames == b"cc"
 
 
+@BOTH
 @jumping
-async def test_an_encoder_that_fails_ends_its_stream_only() -> None:
+async def test_an_encoder_that_fails_ends_its_stream_only(direct: bool) -> None:
     gate = asyncio.Event()
     stage, client, other = Stage("a", gate, "fails", "c"), Client(), Client()
     following = stage.stream(other)
-    response = await stage.started(client, encoder=Doubling())
+    response = await stage.started(client, encoder=Doubling(), direct=direct)
     await client.until(lambda: client.frames == b"aa")
     gate.set()
     await asyncio.gather(response, following)
@@ -443,11 +447,12 @@ async def test_an_encoder_that_fails_ends_its_stream_only() -> None:
     assert (client.frames, other.frames) == (b"aa", stage.frames)
 
 
+@BOTH
 @jumping
-async def test_what_follows_the_end_of_an_encoders_stream_was_not_read() -> None:
+async def test_what_follows_the_end_of_an_encoders_stream_was_not_read(direct: bool) -> None:
     stage, client = Stage("a", "b", "c"), Client()
     client.reads.clear()
-    response = await stage.started(client, encoder=Doubling("b"))
+    response = await stage.started(client, encoder=Doubling("b"), direct=direct)
     await stage.run.wait_ended()
     client.reads.set()
     await response
