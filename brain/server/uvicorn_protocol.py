@@ -120,6 +120,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start a request, or reject it."""
+        if self._is_rejecting:
+            return
         is_large = len(self.headers) > MAX_HEADERS or (
             self._buffered > HEAD_BYTES
             and len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES

@@ -215,7 +215,8 @@ def test_behind_a_proxy_the_forwarded_address_is_limited() -> None:
             return stack.enter_context(connect(server, data)).recv(65536)
 
         assert [is_rejected(ask(b"203.0.113.7")) for _ in range(3)] == [False, False, True]
-        assert is_rejected(ask(b"203.0.113.7", HEALTH))
+        assert is_rejected(answer := ask(b"203.0.113.7", HEALTH + HEALTH))
+        assert answer.count(b"HTTP/1.1") == 1
         assert not any(is_rejected(ask(other)) for other in (b"203.0.113.8", b"127.0.0.1", b"2001:db8::1"))
         assert [is_rejected(ask(b"2001:db8::%d" % n)) for n in (2, 3)] == [False, True], "all of one /64"
 
