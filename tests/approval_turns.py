@@ -33,11 +33,11 @@ async def sends(to: str = "ada", *, mailbox: Mailbox) -> str:
 
 
 def approve(turn: Turn, event: ApprovalRequired) -> None:
-    turn.decide(event.call_id, True)
+    turn.state.approvals.decide(event.call_id, True)
 
 
 def decline(turn: Turn, event: ApprovalRequired) -> None:
-    turn.decide(event.call_id, False)
+    turn.state.approvals.decide(event.call_id, False)
 
 
 def wait(turn: Turn, event: ApprovalRequired) -> None:

@@ -34,6 +34,7 @@ from brain.plugins.context import Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
 from brain.strategies.mono import Mono
+from brain.turn.setup import Timeouts, TurnSetup
 from brain.turn.turn import Turn
 from brain.turn_request import Decoding, TurnRequest
 
@@ -216,10 +217,18 @@ def turn_of(
     **options: Any,
 ) -> Turn:
     """A turn, ready to be read."""
-    registry = registry_of() if registry is None else registry
-    return Turn(
-        ask or ask_for(), conversation or History("c"), model, registry, options.pop("strategy", Mono), **options
+    times = {"silence": "silence", "first_token": "first_token", "approval_seconds": "approval"}
+    timeouts = Timeouts(**{times[name]: options.pop(name) for name in times if name in options})
+    strategy = options.pop("strategy", Mono)
+    setup = TurnSetup(
+        request=ask or ask_for(),
+        history=conversation or History("c"),
+        models=[model, *options.pop("fallbacks", ())],
+        registry=registry_of() if registry is None else registry,
+        timeouts=timeouts,
+        **options,
     )
+    return Turn(setup, strategy)
 
 
 async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: None) -> list[Event]:

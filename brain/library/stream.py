@@ -21,10 +21,10 @@ from brain.plugins.specialist import Options, Specialist
 from brain.runtime.run import Run, RunOptions
 from brain.settings import machine_time_zone
 from brain.strategies.mono import Mono
-from brain.turn.approvals import Approvals
-from brain.turn.call_group import CallContext, CallGroup
-from brain.turn.call_policy import CallPolicy
+from brain.turn.call_group import CallGroup
 from brain.turn.deadline import Deadline
+from brain.turn.setup import Timeouts, TurnSetup
+from brain.turn.state import TurnState
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
@@ -121,19 +121,16 @@ async def _read_in_place(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the stream with each marker replaced by its result."""
     events: list[Event] = []
-    with closing(Deadline(request.limits, lambda: None)) as deadline:
-        names = [specialist.name for specialist in registry.usable()]
-        policy = CallPolicy(request, history, registry, usable=names)
-        context = CallContext(
-            request, history, registry, model, policy, Approvals(0.0), deadline, events.extend,
-            max_block_bytes=BLOCK_BYTES,
-        )  # fmt: skip
+    setup = TurnSetup(request=request, history=history, models=[model], registry=registry)
+    state = TurnState(setup)
+    state.emit, state.max_block_bytes = events.extend, BLOCK_BYTES
+    with closing(Deadline(request.limits, lambda: None)) as state.deadline:
         async with aclosing(_scan(model.first)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, PassEnd):
                     return
                 if isinstance(piece, Call):
-                    calls = CallGroup(context, turn_pass=0)
+                    calls = CallGroup(setup, state, turn_pass=0)
                     try:
                         calls.start(piece)
                         calls.close()
@@ -165,7 +162,11 @@ async def _read_run(
     model: "StreamModel", registry: Registry, request: TurnRequest, history: History
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the chunks of a whole turn. Each stream ends at its calls, and `resume` continues it."""
-    turn = Turn(request, history, model, registry, Mono, silence=request.limits.turn_seconds, automatic=False)
+    timeouts = Timeouts(silence=request.limits.turn_seconds)
+    setup = TurnSetup(
+        request=request, history=history, models=[model], registry=registry, timeouts=timeouts, automatic=False
+    )
+    turn = Turn(setup, Mono)
     run = Run(turn, request, "library", RunOptions(replayable=False))
     run.log.subscribe(model.pause)
     async with aclosing(run.events()) as batches:

@@ -4,15 +4,15 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import get_args
+from typing import NamedTuple, get_args
 from urllib.parse import urlsplit
 
 import anyio.lowlevel
 
-from brain.assist.assistance import Assistance, CallingState
+from brain.assist.assistance import CallingState
 from brain.errors import BadRequest, SettingsError, StoreError, is_private
 from brain.events import Event, Role, StrategyName
 from brain.memory import Memory
@@ -21,6 +21,7 @@ from brain.messages import Exchange, History, Query, RecallResult, Text, new_con
 from brain.models import connect_models
 from brain.models.circuit_breaker import State
 from brain.models.model import Model
+from brain.plugins.context import MemoryView, TaskView
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
@@ -30,7 +31,7 @@ from brain.runtime.assistant import Assistant
 from brain.runtime.client_tasks import is_for_client, narrow_client_task
 from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence, TaskEnd
 from brain.runtime.priority import Priority
-from brain.runtime.recording import RecordedModel, Recorder, Setup
+from brain.runtime.recording import Recorder
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
 from brain.runtime.task_reports import APPROVAL_SECONDS, TaskReports, end_report
@@ -45,7 +46,8 @@ from brain.task import ProfileName
 from brain.tasks import Tasks
 from brain.tasks.view import UserTasks
 from brain.telemetry.logs import Redaction
-from brain.turn.turn import StoreExchange, Turn
+from brain.turn.setup import StoreExchange, Timeouts, TurnSetup, open_stream
+from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
 _SECRET_NAMES = ("key", "password", "secret", "token")
@@ -86,6 +88,9 @@ class Engine:
         self.runs = RunRegistry()
         self.is_closing = False
         self._priority = Priority()
+        self._timeouts = Timeouts(
+            settings.model_idle_seconds, settings.model_first_token_seconds, settings.approval_seconds
+        )
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
         self._resources: AsyncExitStack | None = None
         self._runs_tasks = False
@@ -300,129 +305,154 @@ class Engine:
                 replace. `unavailable`: the question cannot be stored. The conversation is private, and the model is
                 remote.
         """
-        is_background = request.source in ("task", "report")
-        is_from_client = history is not None and request.task is None
+        admitted = await self._admit(request, history, options, task_end)
+        was_private = is_private.set(admitted.is_private)
+        try:
+            prepared = await self._prepare(admitted)
+            turn = Turn(prepared.setup, find_strategy(prepared.setup.request.strategy, prepared.setup.assistance))
+        except BaseException:
+            if admitted.lease is not None:
+                self.persistence.store_in_background(admitted.lease, None)
+                if self.runs.relay is not None:
+                    self.runs.relay.delete(admitted.turn.id)
+            raise
+        finally:
+            is_private.reset(was_private)
+        run = self._launch(turn, admitted, prepared, protocol, options)
+        if on_end is None and request.source in ("task", "report"):
+            on_end = self._on_background_end
+        if on_end is not None:
+            run.on_end.append(on_end)
+        return run
+
+    async def _admit(
+        self, request: TurnRequest, history: History | None, options: RunOptions, task_end: TaskEnd | None
+    ) -> "_Admitted":
+        """Check a request, store its question and lease its conversation."""
         model = self.find_model(request.model, private=request.private)
         request = narrow_request(request, self.settings.rights(request.user))
         is_client_task = is_for_client(request)
         if is_client_task:
             request = narrow_client_task(request)
-        question = history.question if history is not None else None
-        question = question or Exchange("", message=request.message)
-        if history is not None and is_from_client:
+        question = (None if history is None else history.question) or Exchange("", message=request.message)
+        if history is not None and request.task is None:
             question.untrusted, question.private_data = history.untrusted, history.private_data
-        parts_before = len(question.parts)
         conversation_id = request.conversation_id or (new_conversation_id() if history is None else history.id)
-        new = NewTurn(
+        turn = NewTurn(
             new_turn_id(), request.user, conversation_id, request.request_id, options.client_options, options.replayable
         )
         lease = None
         if history is None or request.conversation_id is not None:
-            lease = await self.persistence.begin(request, conversation_id, question, new, task_end)
-        was_private = is_private.set(request.private or (lease is not None and lease.history.private))
-        try:
-            if lease is not None and lease.history.private and not request.private:
-                request = replace(request, private=True)
-                model = self.find_model(request.model, private=True)
-                if history is not None:
-                    history = context_window.fit_to_context(history, model.context_tokens)
-            if history is None:
-                assert lease is not None
-                if lease.history.files:
-                    request = replace(request, attachments=lease.history.files)
-                history = context_window.select_window(lease.history, question, self._window, model.context_tokens)
-            elif lease is not None and is_from_client:
-                history.untrusted = history.untrusted or lease.history.untrusted
-                history.private_data = history.private_data or lease.history.private_data
-            history.private = request.private
-            note = actions = None
-            if lease is not None and not is_client_task:
-                note = history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
-            state = await self._assistant.find_state(request, model)
-            query = await self._embed(request, state)
-            history.recalled = await self._recall(request, history, query)
-            assistance = await self._assistant.decide(request, history, model, state, query)
-            view = tasks = None
-            if request.user is not None:
-                place = history.id if lease is not None else None
-                if request.task is not None:
-                    place = request.task.conversation_id
-                own_tasks = self.tasks
-                if request.source == "report":
-                    own_tasks, actions = self.tasks.defer()
-                if self._runs_tasks or self.store.turn_log is not None:  # or another process may run them
-                    tasks = UserTasks(
-                        own_tasks, request.user, place, request.time_zone, request.task, private=request.private
-                    )
-                messages = partial(_user_messages, history)
-                view = self.memory.view(request.user, history.id, messages, private=request.private)
-            if lease is not None and note is not None:
-                lease.task_end = partial(end_report, lease.history, note.cursor, actions)
-            models = model.with_fallbacks(private=request.private)
-            role_models = self._role_models(request, model)
-            recorder = None
-            if self.archive is not None and request.private:
-                if history.count or history.exchanges:
-                    self.archive.erase_soon(request.user or "", history.id)  # turns before it was private
-            elif self.archive is not None:
-                setup = self._describe_setup(request, models, role_models, assistance)
-                recorder = Recorder(request, history, setup)
-            store = None if lease is None else lease.store
-            if is_from_client:
-                store = partial(self._store_and_remember, store, request.user or "", parts_before)
-            approval_seconds = self.settings.approval_seconds
-            if request.source == "report":
-                approval_seconds = min(approval_seconds, APPROVAL_SECONDS)
-            turn = Turn(
-                request,
-                history,
-                model,
-                self.registry,
-                find_strategy(request.strategy, assistance),
-                fallbacks=models[1:],
-                role_models=role_models,
-                turn_id=new.id,
-                system=self.settings.system,
-                silence=self.settings.model_idle_seconds,
-                first_token=self.settings.model_first_token_seconds,
-                approval_seconds=approval_seconds,
-                store=store,
-                memory=view,
-                tasks=tasks,
-                checkpoint=None if lease is None or request.task is None else lease.checkpoint,
-                use_model=self._priority.background if is_background else self._priority.person,
-                assistance=assistance,
-                open_stream=None if recorder is None else recorder.open_stream,
-            )
-        except BaseException:
-            if lease is not None:
-                self.persistence.store_in_background(lease, None)
-                if self.runs.relay is not None:
-                    self.runs.relay.delete(new.id)
-            raise
-        finally:
-            is_private.reset(was_private)
-        if self.is_closing:
-            turn.stop("shutdown")
-        run = self.runs.add(turn, request, protocol, options)
-        if is_background:
-            on_end = on_end or self._on_background_end
+            lease = await self.persistence.begin(request, conversation_id, question, turn, task_end)
+        return _Admitted(request, model, question, history, turn, lease, is_client_task)
+
+    async def _prepare(self, admitted: "_Admitted") -> "_Prepared":
+        """Collect all that the turn reads and uses."""
+        lease = admitted.lease
+        request, model, history = self._load_history(admitted)
+        own_tasks, actions = self.tasks.defer() if request.source == "report" else (self.tasks, None)
+        if lease is not None and not admitted.is_client_task:
+            history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
+            if history.task_news is not None:
+                lease.task_end = partial(end_report, lease.history, history.task_news.cursor, actions)
+        state = await self._assistant.find_state(request, model)
+        query = await self._embed(request, state)
+        history.recalled = await self._recall(request, history, query)
+        assistance = await self._assistant.decide(request, history, model, state, query)
+        recorder = self._open_recorder(request, history)
+        store = None if lease is None else lease.store
+        if admitted.is_from_client:
+            parts_before = len(admitted.question.parts)
+            store = partial(self._store_and_remember, store, request.user or "", parts_before)
+        timeouts = self._timeouts
+        if request.source == "report":
+            timeouts = replace(timeouts, approval=min(timeouts.approval, APPROVAL_SECONDS))
+        is_background = request.source in ("task", "report")
+        setup = TurnSetup(
+            request=request,
+            history=history,
+            models=model.with_fallbacks(private=request.private),
+            registry=self.registry,
+            role_models=self._role_models(request, model),
+            turn_id=admitted.turn.id,
+            operator=self.settings.system,
+            timeouts=timeouts,
+            memory=self._view_memory(request, history),
+            tasks=self._view_tasks(own_tasks, request, None if lease is None else history.id),
+            assistance=assistance,
+            store=store,
+            checkpoint=None if lease is None or request.task is None else lease.checkpoint,
+            use_model=self._priority.background if is_background else self._priority.person,
+            open_stream=open_stream if recorder is None else recorder.open_stream,
+        )
+        on_end: list[OnEnd] = []
         if lease is not None:
-            run.on_end.append(partial(self._record_end, lease, remembers=not (request.private or is_client_task)))
+            remembers = not (request.private or admitted.is_client_task)
+            on_end.append(partial(self._record_end, lease, remembers=remembers))
+            on_end.append(lambda run: self.reports.note_end(*lease.key))
         if state is not None:
             learn = partial(self._assistant.learn, request, history, model, assistance)
-            run.on_end.append(lambda run: learn(run.snapshot()))
-        if recorder is not None:
-            self._record_events(recorder, run)
-        if lease is not None:
-            run.on_end.append(lambda run: self.reports.note_end(*lease.key))
+            on_end.append(lambda run: learn(run.snapshot()))
         if actions is not None:
-            run.on_end.append(lambda run: self.tasks.notify())
-        if on_end is not None:
-            run.on_end.append(on_end)
+            on_end.append(lambda run: self.tasks.notify())
+        return _Prepared(setup, on_end, recorder)
+
+    def _launch(
+        self, turn: Turn, admitted: "_Admitted", prepared: "_Prepared", protocol: str, options: RunOptions
+    ) -> Run:
+        """Make a run of a turn, which the caller starts."""
+        if self.is_closing:
+            turn.stop("shutdown")
+        run = self.runs.add(turn, turn.setup.request, protocol, options)
+        run.on_end += prepared.on_end
+        if prepared.recorder is not None:
+            self._record_events(prepared.recorder, turn.setup, run)
+        lease = admitted.lease
         if self.runs.relay is not None and (lease is not None or options.replayable):
-            self.runs.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
+            self.runs.relay.add(run, admitted.turn, None if lease is None else lease.history.key, turn.snapshot)
         return run
+
+    def _load_history(self, admitted: "_Admitted") -> tuple[TurnRequest, Model, History]:
+        """Return the conversation that the turn continues, with its files and its privacy."""
+        request, model, history, lease = admitted.request, admitted.model, admitted.history, admitted.lease
+        if lease is not None and lease.history.private and not request.private:
+            request = replace(request, private=True)
+            model = self.find_model(request.model, private=True)
+            if history is not None:
+                history = context_window.fit_to_context(history, model.context_tokens)
+        if history is None:
+            assert lease is not None
+            if lease.history.files:
+                request = replace(request, attachments=lease.history.files)
+            size = model.context_tokens
+            history = context_window.select_window(lease.history, admitted.question, self._window, size)
+        elif lease is not None and admitted.is_from_client:
+            history.untrusted = history.untrusted or lease.history.untrusted
+            history.private_data = history.private_data or lease.history.private_data
+        history.private = request.private
+        return request, model, history
+
+    def _view_memory(self, request: TurnRequest, history: History) -> MemoryView | None:
+        if request.user is None:
+            return None
+        return self.memory.view(request.user, history.id, partial(_user_messages, history), private=request.private)
+
+    def _view_tasks(self, tasks: Tasks, request: TurnRequest, conversation_id: str | None) -> TaskView | None:
+        """Return the user's tasks for specialists, if this process or another one runs them."""
+        if request.user is None or not (self._runs_tasks or self.store.turn_log is not None):
+            return None
+        place = conversation_id if request.task is None else request.task.conversation_id
+        return UserTasks(tasks, request.user, place, request.time_zone, request.task, private=request.private)
+
+    def _open_recorder(self, request: TurnRequest, history: History) -> Recorder | None:
+        """Return what records a turn. One of a private conversation deletes earlier recordings instead."""
+        if self.archive is None:
+            return None
+        if not request.private:
+            return Recorder()
+        if history.count or history.exchanges:
+            self.archive.erase_soon(request.user or "", history.id)
+        return None
 
     async def _store_and_remember(
         self, store: StoreExchange | None, user: str, parts_before: int, exchange: Exchange
@@ -458,34 +488,7 @@ class Engine:
         elif remembers and exchange.source not in ("task", "report"):
             self.memory.add_exchange(*lease.key, exchange)
 
-    def _describe_setup(
-        self,
-        request: TurnRequest,
-        models: Sequence[Model],
-        role_models: Mapping[Role, Sequence[Model]],
-        assistance: Assistance | None,
-    ) -> Setup:
-        """Return what a turn can use, for its recording."""
-
-        def describe(models: Sequence[Model]) -> tuple[RecordedModel, ...]:
-            return tuple(
-                RecordedModel(
-                    one.name, one.resume, one.context_tokens, one.is_demo, one.is_base, one.template, one.accepts_tools
-                )
-                for one in models
-            )
-
-        return Setup(
-            describe(models),
-            {role: describe(some) for role, some in role_models.items()} if request.strategy != "mono" else {},
-            {one.name: tuple(sorted(one.activates_on)) for one in self.registry.usable(request.specialists)},
-            self.settings.model_idle_seconds,
-            self.settings.model_first_token_seconds,
-            self.settings.approval_seconds,
-            assistance,
-        )
-
-    def _record_events(self, recorder: Recorder, run: Run) -> None:
+    def _record_events(self, recorder: Recorder, setup: TurnSetup, run: Run) -> None:
         """Record the events of a run. At its end, write the recording."""
 
         def take(events: Sequence[Event], frames: bytes) -> None:
@@ -493,7 +496,7 @@ class Engine:
             exchange = run.snapshot()
             if run.has_ended and self.archive is not None and exchange.started is not None:
                 unsubscribe()
-                lines = partial(recorder.lines, exchange, run.commands)
+                lines = partial(recorder.lines, setup, exchange, run.commands)
                 self.archive.put(Recorded(run.id, run.user or "", run.conversation_id, exchange.started, lines))
 
         unsubscribe = run.log.subscribe(take)
@@ -564,6 +567,36 @@ class Engine:
         present = {name for one in history.exchanges for name in (*one.recalled_ids, one.question_id)}
         conversation_id = history.id if history.after_idle else None
         return await self.memory.recall(request.user, request.message, present, conversation_id, query=query)
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A request whose conversation is leased. `history` is that of a client that sends it."""
+
+    request: TurnRequest
+    model: Model
+    question: Exchange
+    history: History | None
+    turn: NewTurn
+    lease: ExchangeLease | None
+    is_client_task: bool
+
+    @property
+    def is_private(self) -> bool:
+        return self.request.private or (self.lease is not None and self.lease.history.private)
+
+    @property
+    def is_from_client(self) -> bool:
+        """Whether the client sent the conversation."""
+        return self.history is not None and self.request.task is None
+
+
+class _Prepared(NamedTuple):
+    """What a turn is given, what to do at its end, and what records it."""
+
+    setup: TurnSetup
+    on_end: Sequence[OnEnd]
+    recorder: Recorder | None
 
 
 def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:

@@ -32,7 +32,6 @@ from brain.messages import (
     Call,
     Chunk,
     Exchange,
-    History,
     Message,
     PassReport,
     Time,
@@ -44,6 +43,7 @@ from brain.prompts.blocks import result_text
 from brain.protocols.native.encoder import EVENT_NAMES, event_data
 from brain.runtime.commands import CancelTurn, Command, Decide, SteerTurn, StopTurn
 from brain.text import utf8_size
+from brain.turn.setup import TurnSetup
 from brain.turn_request import TurnRequest
 
 VERSION = 1
@@ -228,10 +228,7 @@ class _Attempt:
 class Recorder:
     """Records one turn. It only appends to lists; `lines` does the work, in a thread."""
 
-    def __init__(self, request: TurnRequest, history: History, setup: Setup) -> None:
-        self._request = request
-        self._history = history
-        self._setup = setup
+    def __init__(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._began = self._now()
         self._attempts: list[_Attempt] = []
@@ -268,13 +265,13 @@ class Recorder:
                 raise
             attempt.ended = now()
 
-    def lines(self, exchange: Exchange, commands: Sequence[tuple[float, Command]]) -> Iterator[Line]:
+    def lines(self, setup: TurnSetup, exchange: Exchange, commands: Sequence[tuple[float, Command]]) -> Iterator[Line]:
         """Yield the recording of a turn that has ended, in the order of time.
 
         Args:
             commands: What clients asked for, with the times on the clock of the event loop.
         """
-        request, history = self._request, self._history
+        request, history = setup.request, setup.history
         yield TurnLine(
             exchange.turn_id,
             history.id,
@@ -282,7 +279,7 @@ class Recorder:
             exchange.wire,
             exchange.started,
             _request_fields(request),
-            self._setup,
+            describe_setup(setup),
             files=tuple(
                 RecordedFile(file.id, file.name, sniff(file.data, file.type), len(file.data))
                 for file in request.attachments
@@ -294,7 +291,7 @@ class Recorder:
             relevant=tuple(item.text for item in history.recalled.relevant if item.kind == "fact"),
             fixed_text="" if history.task_news is None else history.task_news.fixed_text,
         )
-        rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange)]
+        rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange, setup.attachments)]
         for seconds, event in self._events:
             rest.append(EventLine(self._ms(seconds), EVENT_NAMES[type(event)], event_data(event)))
         for seconds, command in commands:
@@ -318,8 +315,7 @@ class Recorder:
             is_cut=self._left <= 0,
         )
 
-    def _pass_lines(self, exchange: Exchange) -> Iterator[PassLine]:
-        files = (*self._history.attachments, *self._request.attachments)
+    def _pass_lines(self, exchange: Exchange, files: Sequence[Attachment]) -> Iterator[PassLine]:
         roles = {one.n: one.role for one in exchange.rounds}
         reports = {one.number: one for one in exchange.passes}
         attempts: Counter[int] = Counter()
@@ -345,6 +341,28 @@ class Recorder:
 
     def _ms(self, seconds: float) -> float:
         return round((seconds - self._began) * 1000, 3)
+
+
+def describe_setup(setup: TurnSetup) -> Setup:
+    """Return what a turn can use."""
+
+    def describe(models: Sequence[Model]) -> tuple[RecordedModel, ...]:
+        return tuple(
+            RecordedModel(
+                one.name, one.resume, one.context_tokens, one.is_demo, one.is_base, one.template, one.accepts_tools
+            )
+            for one in models
+        )
+
+    return Setup(
+        describe(setup.models),
+        {role: describe(models) for role, models in setup.role_models.items()},
+        {one.name: tuple(sorted(one.activates_on)) for one in setup.usable},
+        setup.timeouts.silence,
+        setup.timeouts.first_token,
+        setup.timeouts.approval,
+        setup.assistance,
+    )
 
 
 def _request_fields(request: TurnRequest) -> dict[str, Any]:

@@ -50,6 +50,7 @@ from brain.runtime.recording import (
 )
 from brain.runtime.run import Run, RunOptions
 from brain.strategies import find_strategy
+from brain.turn.setup import Timeouts, TurnSetup
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
@@ -176,22 +177,19 @@ def make_run(recording: Recording) -> Run:
     async def skip(exchange: Exchange) -> None:
         pass
 
-    turn = Turn(
-        request,
-        history,
-        models[setup.models[0].name],
-        registry,
-        find_strategy(request.strategy, setup.assistance),
-        fallbacks=[models[one.name] for one in setup.models[1:]],
+    turn_setup = TurnSetup(
+        request=request,
+        history=history,
+        models=[models[one.name] for one in setup.models],
+        registry=registry,
         role_models={role: [models[one.name] for one in some] for role, some in setup.role_models.items()},
         turn_id=recorded.turn_id,
-        silence=setup.silence,
-        first_token=setup.first_token,
-        approval_seconds=setup.approval_seconds,
+        timeouts=Timeouts(setup.silence, setup.first_token, setup.approval_seconds),
         store=store,
         checkpoint=skip if recording.end.outcome == "suspended" else None,
         assistance=setup.assistance,
     )
+    turn = Turn(turn_setup, find_strategy(request.strategy, setup.assistance))
     run = Run(turn, request, recorded.protocol, RunOptions(replayable=False))
     for control in recording.controls:
         if control.ms <= 0:

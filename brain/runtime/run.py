@@ -127,21 +127,21 @@ class Run:
         protocol: str,
         options: RunOptions = DEFAULT_OPTIONS,
     ) -> None:
-        turn.exchange.wire = protocol
-        self.id = turn.id
+        turn.state.exchange.wire = protocol
+        self.id = turn.setup.turn_id
         self.user = request.user
-        self.conversation_id = turn.conversation_id
+        self.conversation_id = turn.setup.history.id
         self.request_id = request.request_id
         self.protocol = protocol
         self.options = options.client_options
         self.commands: list[tuple[float, Command]] = []
         self.on_end: list[OnEnd] = []
         self.on_left: Callable[[], None] | None = None
-        self.log = MemoryEventLog(turn.id, replayable=options.replayable)
+        self.log = MemoryEventLog(self.id, replayable=options.replayable)
         self.unread_seconds = options.unread_seconds
         self.last_received = 0
         self._turn: Turn | None = turn
-        self._exchange = turn.exchange
+        self._exchange = turn.state.exchange
         self._readers = 0
         self._unread_timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -160,7 +160,7 @@ class Run:
     @property
     def is_waiting(self) -> bool:
         """Whether a call waits for approval."""
-        return self._turn is not None and self._turn.is_waiting
+        return self._turn is not None and self._turn.state.approvals.is_waiting
 
     @property
     def readers(self) -> int:
@@ -187,7 +187,7 @@ class Run:
     async def _execute(self) -> None:
         assert self._turn is not None
         turn = self._turn
-        is_private.set(turn.request.private)  # in this task, and in all that it creates
+        is_private.set(turn.setup.request.private)  # in this task, and in all that it creates
         try:
             await turn.run(self._append)
         finally:
@@ -235,14 +235,14 @@ class Run:
             case StopTurn(reason):
                 turn.stop(reason)
             case CancelTurn():
-                if turn.approvals.has_just_approved and not turn.is_stopped:
+                if turn.state.approvals.has_just_approved and not turn.is_stopped:
                     message = "A call of this turn was approved a moment ago. Send the request again to stop the turn."
                     raise BadRequest(message, code="decided", status=409)
                 turn.stop("cancelled")
             case SteerTurn(message):
                 turn.steer(message)
             case Decide(call_id, approve):
-                turn.decide(call_id, approve)
+                turn.state.approvals.decide(call_id, approve)
         is_known = not isinstance(command, SteerTurn) and any(one == command for _, one in self.commands)
         if turn is not None and isinstance(command, StopTurn | CancelTurn | SteerTurn | Decide) and not is_known:
             self.commands.append((asyncio.get_running_loop().time(), command))
@@ -296,8 +296,8 @@ class Run:
     def _stop_if_unread(self, *, will_reconnect: bool = False) -> None:
         if self.unread_seconds is None or self._turn is None:
             return
-        waits = will_reconnect and self._turn.is_waiting
-        seconds = self._turn.approvals.seconds + RECONNECT_SECONDS if waits else self.unread_seconds
+        waits = will_reconnect and self._turn.state.approvals.is_waiting
+        seconds = self._turn.state.approvals.seconds + RECONNECT_SECONDS if waits else self.unread_seconds
         if seconds:
             self._unread_timer = asyncio.get_running_loop().call_later(seconds, self.stop)
         else:

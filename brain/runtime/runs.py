@@ -64,7 +64,7 @@ class RunRegistry:
         options: RunOptions = DEFAULT_OPTIONS,
     ) -> Run:
         """Create the run of a turn; the caller starts it. See `Run` for the arguments."""
-        run = self._runs[turn.id] = Run(turn, request, protocol, options)
+        run = self._runs[turn.setup.turn_id] = Run(turn, request, protocol, options)
         run.on_end.append(self._record_end)
         self._newest[run.user, run.conversation_id] = run.id
         if run.request_id is not None:

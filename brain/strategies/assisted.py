@@ -18,7 +18,7 @@ from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.messages import Attachment, Call, Steer
 from brain.prompts import assisted, blocks, templates
 from brain.strategies.mono import Mono
-from brain.turn.participant import Participant
+from brain.turn.participant import Participant, PromptOptions
 from brain.turn.strategy import Answer, Passes, PassResult, Plan, RunCall, Step
 from brain.turn.tag_filter import Output
 from brain.turn.turn import Turn
@@ -45,25 +45,27 @@ class Assisted:
     max_rounds = 0
 
     def __init__(self, turn: Turn) -> None:
-        assert turn.assistance is not None
+        assert turn.setup.assistance is not None
         self._turn = turn
-        self._assistance = find_possible(turn, turn.assistance)
-        self._is_small = turn.assistance.is_small
-        self._is_plain = turn.model.is_base
+        self._assistance = find_possible(turn, turn.setup.assistance)
+        self._is_small = turn.setup.assistance.is_small
+        self._is_plain = turn.setup.models[0].is_base
         self._has_begun = False
         self._call: Call | None = None
         self._parameters = _add_parameter_writer(turn, self._assistance)
-        self.writer = self._add_small_writer() if self._is_small else turn.add_participant(offers=False)
+        large = PromptOptions(offers=False)
+        self.writer = self._add_small_writer() if self._is_small else turn.add_participant(options=large)
         self.participants = [one for one in (self.writer, self._parameters) if one is not None]
 
     def _add_small_writer(self) -> Participant:
-        has_result = bool(self._assistance.name or self._turn.request.attachments)
+        has_result = bool(self._assistance.name or self._turn.setup.request.attachments)
         system = assisted.INSTRUCTION if has_result else self._turn.instructions
         most = 0 if has_result else MAX_EARLIER
-        return self._turn.add_participant(
+        options = PromptOptions(
             system=lambda context_tokens: "" if self._is_plain else system,
-            history=assisted.shorten_history(self._turn.history, most, is_plain=self._is_plain),
+            history=assisted.shorten_history(self._turn.setup.history, most, is_plain=self._is_plain),
         )
+        return self._turn.add_participant(options=options)
 
     def passes(self) -> Passes:
         """Call the specialist and ask once. Messages that the user adds later get plain answers."""
@@ -113,24 +115,24 @@ class Assisted:
 
     def _result_texts(self) -> list[ResultText]:
         """Return what the answer must be about: results, and the text files of the message."""
-        calls = [*self._turn.exchange.automatic_calls, *([self._call] if self._call is not None else [])]
+        calls = [*self._turn.state.exchange.automatic_calls, *([self._call] if self._call is not None else [])]
         texts = [blocks.read_result(one) for one in calls if one.code is None and one.block]
-        return [*reversed(texts), *_read_files(self._turn.request.attachments)]
+        return [*reversed(texts), *_read_files(self._turn.setup.request.attachments)]
 
     def _set_question(self, found: Sequence[ResultText]) -> str:
         """Set what the model reads. Return it without the results."""
-        exchange, request, history = self.writer.exchange, self._turn.request, self._turn.history
+        exchange, request, history = self.writer.exchange, self._turn.setup.request, self._turn.setup.history
         texts = [text.text for text in found]
         if not found and self._call is not None:  # it failed
             texts = [describe(self._call)]
         elif not found and self._is_small:  # others read the earlier messages with their files
             texts = [one.text for one in _read_files(history.attachments)]
-        context = [templates.context_text(name, text, self._turn.template_tokens) for name, text in request.context]
+        context = [templates.context_text(name, text, self._turn.setup.tokens) for name, text in request.context]
         texts += context
         information = assisted.information(texts, assisted.MAX_INFORMATION if self._is_small else BLOCK_BYTES)
-        notes = assisted.notes(request, history.recalled, self._turn.template_tokens)
+        notes = assisted.notes(request, history.recalled, self._turn.setup.tokens)
         asked = self._assistance.message or request.message
-        message = neutralize(asked, self._turn.template_tokens)
+        message = neutralize(asked, self._turn.setup.tokens)
         exchange.question = assisted.question(message, information, notes, is_plain=self._is_plain)
         exchange.parts[:] = [part for part in exchange.parts if isinstance(part, Steer)]  # without the call
         return "\n".join((asked, *notes, *context))
@@ -140,23 +142,23 @@ class Probe(Mono):
     """The model is left to itself, to see whether it calls. If not, Brain makes the call after its answer."""
 
     def __init__(self, turn: Turn) -> None:
-        assert turn.assistance is not None
+        assert turn.setup.assistance is not None
         decoding = DEFAULT_DECODING
-        if turn.assistance.is_probe:  # nothing constrains a model that may well call by itself
-            grammar = call_grammar(turn.usable, marker_syntaxes(turn.request.syntax)[0])
-            decoding = Decoding(call_grammar=grammar, stop=STOPS if turn.model.is_base else ())
+        if turn.setup.assistance.is_probe:  # nothing constrains a model that may well call by itself
+            grammar = call_grammar(turn.setup.usable, marker_syntaxes(turn.setup.request.syntax)[0])
+            decoding = Decoding(call_grammar=grammar, stop=STOPS if turn.setup.models[0].is_base else ())
         super().__init__(turn, decoding)
         self._turn = turn
-        self._assistance = turn.assistance
+        self._assistance = turn.setup.assistance
 
     def passes(self) -> Passes:
         """Ask as usual. Then call the specialist that the model did not call."""
         finish = yield from super().passes()
-        if finish in ENDED and not any(isinstance(part, Call) for part in self._turn.exchange.parts):
+        if finish in ENDED and not any(isinstance(part, Call) for part in self._turn.state.exchange.parts):
             call = yield from build_call(self._turn, find_possible(self._turn, self._assistance), self.writer)
             if call is not None:
                 yield RunCall(self.writer, call)
-                separator = "\n\n" if self._turn.exchange.answer else ""
+                separator = "\n\n" if self._turn.state.exchange.answer else ""
                 yield Answer(f"{separator}{describe(call)}")
         return finish
 
@@ -173,7 +175,7 @@ def build_call(turn: Turn, assistance: Assistance, writer: Participant) -> Build
     params = assistance.params
     if params is None and assistance.schema is not None:
         output = Output({}, {})
-        writer.exchange.question = neutralize(turn.request.message, turn.template_tokens)
+        writer.exchange.question = neutralize(turn.setup.request.message, turn.setup.tokens)
         yield Plan(
             participant=writer,
             output=output,
@@ -185,8 +187,8 @@ def build_call(turn: Turn, assistance: Assistance, writer: Participant) -> Build
             temperature=0.0,
         )
         params = _read_object(output.text(""))
-        specialist = next((one for one in turn.usable if one.name == assistance.name), None)
-        if params is None or specialist is None or not is_stated(specialist, params, turn.request.message):
+        specialist = next((one for one in turn.setup.usable if one.name == assistance.name), None)
+        if params is None or specialist is None or not is_stated(specialist, params, turn.setup.request.message):
             return None
     if params is None or not turn.can_assist(assistance.name, params):  # automatic calls may have read private data
         return None
@@ -207,8 +209,8 @@ def _add_parameter_writer(turn: Turn, assistance: Assistance) -> Participant | N
     if assistance.params is not None or assistance.schema is None:
         return None
     text = assisted.parameter_instruction(assistance.name, assistance.schema)
-    history = assisted.shorten_history(turn.history, 0, is_plain=False)
-    return turn.add_participant(system=lambda context_tokens: text, history=history)
+    history = assisted.shorten_history(turn.setup.history, 0, is_plain=False)
+    return turn.add_participant(options=PromptOptions(system=lambda context_tokens: text, history=history))
 
 
 def _read_object(text: str) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from brain.strategies.deliverable import (
     find_best,
     make_output,
 )
+from brain.turn.participant import PromptOptions
 from brain.turn.strategy import Answer, NewRound, Passes, PassResult, Plan, Step
 from brain.turn.tag_filter import Output
 from brain.turn.turn import Turn
@@ -78,20 +79,18 @@ class Dual:
     """See `Strategy`. The last round is reserved for the answer; with a critic, the last three."""
 
     def __init__(self, turn: Turn) -> None:
-        request = turn.request
+        request = turn.setup.request
         self.max_rounds = request.limits.rounds or 2
         self._turn = turn
         self._is_json = request.sampling.format is not None
         self._has_critic = request.critic and not self._is_json and self.max_rounds >= CRITIC_ROUNDS
         self._wrap_up = math.ceil(self.max_rounds * WRAP_UP_SHARE)
-        specialists = "\n".join(f"- {one.name}: {one.description}" for one in turn.usable) or "- none"
-        self._thinker = turn.add_participant(
-            "thinker",
-            THINKER.format(specialists=specialists, rounds=self.max_rounds, wrap_up=self._wrap_up),
-            offers=False,
-        )
-        self.writer = turn.add_participant("actor", ACTOR.format(parts=PARTS))
-        self._critic = turn.add_participant("critic", CRITIC, offers=False) if self._has_critic else None
+        specialists = "\n".join(f"- {one.name}: {one.description}" for one in turn.setup.usable) or "- none"
+        thinker = THINKER.format(specialists=specialists, rounds=self.max_rounds, wrap_up=self._wrap_up)
+        self._thinker = turn.add_participant("thinker", PromptOptions(instructions=thinker, offers=False))
+        self.writer = turn.add_participant("actor", PromptOptions(instructions=ACTOR.format(parts=PARTS)))
+        critic = PromptOptions(instructions=CRITIC, offers=False)
+        self._critic = turn.add_participant("critic", critic) if self._has_critic else None
         self.participants = tuple(filter(None, (self._thinker, self.writer, self._critic)))
         self._outputs: list[Output] = []  # of the actor
 
@@ -111,7 +110,7 @@ class Dual:
             spoken = "\n\n".join(filter(None, (plan.text("instruction"), plan.text("input"))))
             other = find_best([plan]) or "\n".join(map(_describe, result.calls))
             is_done = TASK_DONE in spoken or TASK_DONE in other or TASK_DONE in plan.text("")
-            notes = neutralize((spoken or other).replace(TASK_DONE, "").strip(), turn.template_tokens)
+            notes = neutralize((spoken or other).replace(TASK_DONE, "").strip(), turn.setup.tokens)
             has_converged = turn.rounds > 1 and notes == instruction
             instruction = notes
             if not (is_done or has_converged) and turn.can_call:
@@ -133,9 +132,7 @@ class Dual:
             result: PassResult = yield Plan(participant=self.writer, output=output, round=new_round)
             new_round = None
             text = "\n\n".join(dict.fromkeys(filter(None, (output.text("action"), find_best([output])))))
-            report += filter(
-                None, (neutralize(text, self._turn.template_tokens), *(call.block for call in result.calls))
-            )
+            report += filter(None, (neutralize(text, self._turn.setup.tokens), *(call.block for call in result.calls)))
             if not result.calls or not self._turn.can_call:
                 break
         self._thinker.tell(REPORT.format(report="\n\n".join(report) or NO_REPORT))
@@ -155,7 +152,7 @@ class Dual:
         told = notes
         if has_critic and results:
             calls = (f"[{n}] {_describe(call)}" for n, call in enumerate(results, 1))
-            names = neutralize("\n".join(calls), self._turn.template_tokens)
+            names = neutralize("\n".join(calls), self._turn.setup.tokens)
             told = "\n\n".join(filter(None, (notes, CITE.format(results=names))))
         self.writer.tell(DELIVER.format(notes=told).strip())
         if not has_critic:
@@ -187,12 +184,12 @@ class Dual:
         assert self._critic is not None
         cited = {int(number) for number in CITATION.findall(answer)}
         blocks = [f"[{n}]\n{call.block}" for n, call in enumerate(results, 1) if n in cited or not cited]
-        text = neutralize(answer, self._turn.template_tokens)
+        text = neutralize(answer, self._turn.setup.tokens)
         self._critic.tell(CHECK.format(answer=text, results="\n\n".join(blocks) or "none"))
         output = Output({"": (*WORK, "unsupported"), **DELIVERABLE}, SHOWN)
         yield Plan(participant=self._critic, output=output, round=NewRound("critic"), reads_on=True, may_fail=True)
         claims = output.text("unsupported") or ("" if self._turn.is_answer_time else output.text(""))
-        return "" if ALL_SUPPORTED in claims else neutralize(claims, self._turn.template_tokens)
+        return "" if ALL_SUPPORTED in claims else neutralize(claims, self._turn.setup.tokens)
 
     def best_text(self, results: str = "") -> str:
         """Return the best text of the actor; see `find_best`."""

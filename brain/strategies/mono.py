@@ -21,7 +21,7 @@ class Mono:
 
     def __init__(self, turn: Turn, decoding: Decoding = DEFAULT_DECODING) -> None:
         self._decoding = decoding
-        self._calls_first = bool(turn.tools) and turn.request.sampling.format is not None
+        self._calls_first = bool(turn.setup.tools) and turn.setup.request.sampling.format is not None
         self.writer = turn.add_participant(is_private=False)
         self.participants = (self.writer,)
 

@@ -13,6 +13,7 @@ from brain.strategies.deliverable import (
     find_best,
     make_output,
 )
+from brain.turn.participant import PromptOptions
 from brain.turn.strategy import Answer, NewRound, Passes, Plan
 from brain.turn.tag_filter import Output
 from brain.turn.turn import Turn
@@ -40,12 +41,12 @@ class Reason:
     """See `Strategy`. The last round is reserved for a pass without specialists, also for a JSON answer."""
 
     def __init__(self, turn: Turn) -> None:
-        self.max_rounds = turn.request.limits.rounds or 2
+        self.max_rounds = turn.setup.request.limits.rounds or 2
         self._turn = turn
         self._wrap_up = math.ceil(self.max_rounds * WRAP_UP_SHARE)
-        self._is_json = turn.request.sampling.format is not None
+        self._is_json = turn.setup.request.sampling.format is not None
         instructions = INSTRUCTIONS.format(parts=PARTS, rounds=self.max_rounds, wrap_up=self._wrap_up)
-        self.writer = turn.add_participant("thinker", instructions)
+        self.writer = turn.add_participant("thinker", PromptOptions(instructions=instructions))
         self.participants = (self.writer,)
         self._outputs: list[Output] = []
 

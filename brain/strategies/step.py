@@ -16,6 +16,7 @@ from brain.prompts.system_prompt import FIXED_SHARE, QUESTION_PARAMETERS, exampl
 from brain.strategies.deliverable import FINAL_OR_PLAIN, make_output
 from brain.text import estimate_tokens, utf8_size
 from brain.turn.model_pass import read_native_call
+from brain.turn.participant import PromptOptions
 from brain.turn.strategy import NewRound, Passes, Plan, RunCall
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.turn import Turn
@@ -74,23 +75,24 @@ class Step:
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._steps = turn.request.limits.steps or 1
+        self._steps = turn.setup.request.limits.steps or 1
         self.max_rounds = self._steps + 1
-        self._specialists = {one.name: one for one in turn.usable}
-        self.writer = turn.add_participant(
-            "planner",
+        self._specialists = {one.name: one for one in turn.setup.usable}
+        options = PromptOptions(
             system=self._system,
-            examples=[exchange for one in turn.usable for exchange in _make_examples(one)] + SMALL_TALK,
+            examples=[exchange for one in turn.setup.usable for exchange in _make_examples(one)] + SMALL_TALK,
             resume="message",
             continue_text="",
         )
+        self.writer = turn.add_participant("planner", options)
         self.participants = (self.writer,)
-        self._known = {word for _, text in (("", turn.request.message), *turn.request.context) for word in _words(text)}
+        texts = [turn.setup.request.message, *(text for _, text in turn.setup.request.context)]
+        self._known = {word for text in texts for word in _words(text)}
 
     def passes(self) -> Passes:
         """Ask for steps until the model is ready, nothing new comes, or a limit is reached. Then ask for the answer."""
         turn, planner = self._turn, self.writer
-        names = (*self._specialists, *turn.tools, *LOOP_CALLS)
+        names = (*self._specialists, *turn.setup.tools, *LOOP_CALLS)
         counts: Counter[str] = Counter()
         reason: StopReason | None = None
         is_analysis, failures = False, 0
@@ -125,7 +127,7 @@ class Step:
                     continue
                 if not calls:
                     reason = "ready"  # the model answers instead of calling
-                elif max(counts.values()) >= turn.request.limits.calls_per_specialist:
+                elif max(counts.values()) >= turn.setup.request.limits.calls_per_specialist:
                     self._adds_words(calls)
                     reason = "step_limit"
                 elif any(call.code is None for call in calls):
@@ -147,10 +149,10 @@ class Step:
         )
 
     def _synthesize(self, reason: StopReason) -> Passes:
-        is_json = self._turn.request.sampling.format is not None
+        is_json = self._turn.setup.request.sampling.format is not None
         instruction = SYNTHESIZE_JSON if is_json else SYNTHESIZE if self._turn.results else ANSWER
-        self.writer.tell("\n\n".join(filter(None, (instruction, self._turn.operator))))
-        output = None if is_json else AnswerLines((*self._specialists, *self._turn.tools, *LOOP_CALLS))
+        self.writer.tell("\n\n".join(filter(None, (instruction, self._turn.setup.operator))))
+        output = None if is_json else AnswerLines((*self._specialists, *self._turn.setup.tools, *LOOP_CALLS))
         new_round = NewRound("writer")
         result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False, is_json=is_json)
         return reason if result.finish == "complete" else result.finish
@@ -166,22 +168,22 @@ class Step:
         """Return the call, within the limits of native calls. Values without a name belong to the first parameters."""
         if parsed.params is None:
             return Call(parsed.name, code="malformed", reason=PROBLEM)
-        called = self._specialists.get(parsed.name) or self._turn.tools.get(parsed.name)
+        called = self._specialists.get(parsed.name) or self._turn.setup.tools.get(parsed.name)
         properties = called.parameters.get("properties", {}) if called is not None else {}
         params = {**dict(zip(properties, parsed.values, strict=False)), **parsed.params}
         native = NativeCall(parsed.name, json.dumps(params))
-        return read_native_call(native, marker_syntaxes(self._turn.request.syntax)[0])
+        return read_native_call(native, marker_syntaxes(self._turn.setup.request.syntax)[0])
 
     def _system(self, context_tokens: int | None) -> str:
         """Return the system message. A small context gets no descriptions."""
-        tools = [f"{name}: {neutralize(tool.description)}" for name, tool in self._turn.tools.items()]
-        names = [*self._specialists, *self._turn.tools]
-        for lines in ([*map(_describe, self._turn.usable), *tools], names, []):
+        tools = [f"{name}: {neutralize(tool.description)}" for name, tool in self._turn.setup.tools.items()]
+        names = [*self._specialists, *self._turn.setup.tools]
+        for lines in ([*map(_describe, self._turn.setup.usable), *tools], names, []):
             calls = "\n".join(f"- {line}" for line in lines) or "- nothing else"
             text = SYSTEM.format(calls=calls)
             if context_tokens is None or estimate_tokens(utf8_size(text)) <= context_tokens * FIXED_SHARE:
                 break
-        client = neutralize(self._turn.request.system, self._turn.template_tokens)
+        client = neutralize(self._turn.setup.request.system, self._turn.setup.tokens)
         return "\n\n".join(filter(None, (text, client)))
 
     def best_text(self, results: str = "") -> str:

@@ -4,6 +4,7 @@ Bytes estimate better than characters: one token is about four English letters, 
 """
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import msgspec
 
 from brain.events import ModelUsage, StopReason, Usage
-from brain.messages import Message, PassReport, PassUsage
+from brain.messages import Message, PassReport, PassUsage, RoundRecord
+from brain.models.model import Model
 from brain.text import estimate_tokens, utf8_size
 
 NOTHING = ModelUsage(0, 0, None, False)
@@ -20,9 +22,10 @@ NOTHING = ModelUsage(0, 0, None, False)
 class Accounting:
     """The times and tokens of one turn.
 
+    Args:
+        rounds: The rounds of the strategy so far.
+
     Attributes:
-        model: Name of the model of the current pass.
-        round: Number of the current round of the strategy; 0 without one.
         began: Start on the `time.monotonic` clock, in seconds.
         passes: Finished passes.
         usage: Sum of their tokens.
@@ -31,12 +34,15 @@ class Accounting:
         are_tools_refused: Whether it refused tools in the current pass.
     """
 
-    def __init__(self) -> None:
-        self.model = ""
-        self.round = 0
+    def __init__(self, rounds: Sequence[RoundRecord]) -> None:
         self.began = time.monotonic()
         self.passes: list[PassReport] = []
         self.usage = Usage(0, 0, None, False)
+        self._rounds = rounds
+        self._model = ""  # of the current pass
+        self._pass_began = self.began
+        self._passes_by_model: Counter[int] = Counter()
+        self._earlier: Counter[str] = Counter()  # passes of an interrupted turn, by the names of their models
         self._models: dict[str, ModelUsage] = {}
         self.first_token_ms: int | None = None
         self.is_prefill_refused = False
@@ -48,6 +54,7 @@ class Accounting:
 
     def resume(self, passes: Sequence[PassReport], last: int) -> None:
         """Continue after earlier passes of an interrupted turn; up to number `last`, whose report may be missing."""
+        self._earlier.update(one.model for one in passes)
         lost = range(len(passes) + 1, last + 1)
         self.passes = [replace(one, finish=one.finish or "cancelled") for one in passes]
         self.passes += [PassReport(n, 0, None, 0, 0, 0, None, True, "cancelled") for n in lost]
@@ -60,6 +67,13 @@ class Accounting:
         """Record that text of the answer is shown now."""
         if self.first_token_ms is None:
             self.first_token_ms = self.milliseconds()
+
+    def begin_pass(self, model: Model) -> int:
+        """Start to count a pass of a model. Return the number of its earlier ones."""
+        self._model = model.name
+        self._pass_began = time.monotonic()
+        self._passes_by_model[id(model)] += 1
+        return self._earlier[model.name] + self._passes_by_model[id(model)] - 1
 
     def begin_request(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Start to count a request with these messages and tools."""
@@ -91,14 +105,13 @@ class Accounting:
         """Record that the model finished the pass by itself."""
         self._is_final = True
 
-    def report_pass(self, began: float, first_text: float | None) -> PassReport:
+    def report_pass(self, first_text: float | None) -> PassReport:
         """Return a report of the current pass.
 
         If Brain cut the pass short, the server's last count lacks the text after it, so the count is estimated.
 
         Args:
-            began: Start on the `time.monotonic` clock, in seconds.
-            first_text: Time of the first text on the same clock.
+            first_text: Time of its first text on the `time.monotonic` clock, in seconds.
         """
         usage = self._reported
         is_estimated = usage is None or not self._is_final
@@ -109,7 +122,7 @@ class Accounting:
         assert usage is not None
         return PassReport(
             number=len(self.passes) + 1,
-            began_ms=self.milliseconds(began),
+            began_ms=self.milliseconds(self._pass_began),
             first_token_ms=None if first_text is None else self.milliseconds(first_text),
             ended_ms=None,
             prompt_tokens=usage.prompt,
@@ -117,16 +130,16 @@ class Accounting:
             reused_tokens=usage.reused,
             estimated=is_estimated,
             finish=None,
-            model=self.model,
-            round=self.round,
+            model=self._model,
+            round=len(self._rounds),
             is_prefill_refused=self.is_prefill_refused,
             are_tools_refused=self.are_tools_refused,
         )
 
-    def end_pass(self, began: float, first_text: float | None, finish: StopReason) -> None:
+    def end_pass(self, first_text: float | None, finish: StopReason) -> None:
         """Record a finished pass. See `report_pass` for the arguments."""
-        report = self.report_pass(began, first_text)
-        self._models[self.model] = _add(self._models.get(self.model, NOTHING), report)
+        report = self.report_pass(first_text)
+        self._models[self._model] = _add(self._models.get(self._model, NOTHING), report)
         total = _add(self.usage, report)
         models = self._models if len(self._models) > 1 else None
         self.usage = Usage(total.prompt_tokens, total.completion_tokens, total.reused_tokens, total.estimated, models)

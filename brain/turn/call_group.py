@@ -2,27 +2,23 @@
 
 import asyncio
 import logging
-import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from brain.events import (
     ApprovalRequired,
     CallCode,
-    Event,
     Notice,
     SpecialistProgress,
     ToolCall,
 )
-from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
-from brain.messages import Attachment, Call, Chunk, History
-from brain.models.model import Model, PassRequest
-from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result, TaskView, WithoutEmbeddings
+from brain.messages import Attachment, Call
+from brain.plugins.context import Context, ModelView, Progress, Result, WithoutEmbeddings
 from brain.plugins.executor import FAILED, Failure, Outcome, bind, execute
-from brain.plugins.registry import CacheKey, Registry
+from brain.plugins.registry import CacheKey
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
 from brain.prompts.templates import (
@@ -34,10 +30,10 @@ from brain.prompts.templates import (
     TOO_LONG_TO_PREVIEW,
 )
 from brain.text import escape_invisible
-from brain.turn.approvals import MAX_PREVIEW_LENGTH, PREVIEW_SECONDS, Approvals, make_preview, preview_text
-from brain.turn.call_policy import CallPolicy, call_key
-from brain.turn.deadline import Deadline
-from brain.turn_request import TurnRequest
+from brain.turn.approvals import MAX_PREVIEW_LENGTH, PREVIEW_SECONDS, make_preview, preview_text
+from brain.turn.call_policy import call_key
+from brain.turn.setup import TurnSetup
+from brain.turn.state import TurnState
 
 PROGRESS_SECONDS = 0.05
 """Shortest time between two progress events of a call. Progress in between is dropped."""
@@ -57,101 +53,7 @@ CANCELLED = Failure("cancelled", "the turn ends")
 NOT_REPEATED: tuple[CallCode | None, ...] = ("declined", "interrupted")
 """Codes of failures that identical calls share. After others, they are tried again."""
 
-Emit = Callable[[Sequence[Event]], None]
-
 log = logging.getLogger("brain")
-
-
-OpenStream = Callable[[Model, int, PassRequest], AsyncGenerator[Chunk, None]]
-"""Opens the stream of a model for a pass with this number."""
-
-
-@dataclass(slots=True)
-class CallContext:
-    """State that all calls of one turn share.
-
-    Attributes:
-        emit: Receives the events of the calls.
-        began: Start of the turn on the `time.monotonic` clock.
-        max_block_bytes: Size limit of one result block.
-        tokens: Control tokens of the model.
-        memory: The user's memory, for specialists.
-        tasks: The user's background tasks, for specialists.
-        key: Begins the IDs of calls for specialists.
-        round: Number of the current round of the strategy; 0 without one.
-        open_stream: Opens the streams of the models.
-        checkpoint: Stores the answer so far, if an interrupted turn continues later. Its calls then wait for approvals
-            after the turn has ended.
-        outcomes: Outcomes of calls that run or have ended, by `call_key`.
-    """
-
-    request: TurnRequest
-    history: History
-    registry: Registry
-    model: Model
-    policy: CallPolicy
-    approvals: Approvals
-    deadline: Deadline
-    emit: Emit
-    turn_id: str = ""
-    began: float = field(default_factory=time.monotonic)
-    max_block_bytes: int = sys.maxsize
-    tokens: ControlTokens = ALL_TOKENS
-    memory: MemoryView | None = None
-    tasks: TaskView | None = None
-    key: str = ""
-    round: int = 0
-    open_stream: OpenStream | None = None
-    checkpoint: Callable[[], Awaitable[None]] | None = None
-    outcomes: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
-
-    @property
-    def attachments(self) -> Sequence[Attachment]:
-        """All files of the conversation."""
-        return (*self.history.attachments, *self.request.attachments)
-
-    def seconds_for(self, specialist: Specialist[..., Any]) -> float:
-        """Return the time limit of a call: the specialist's, else the operator's, capped by the request's."""
-        seconds = self.registry.call_seconds if specialist.timeout is None else specialist.timeout
-        return seconds if self.request.call_seconds is None else min(seconds, self.request.call_seconds)
-
-    def make_context(self, call: Call, message: str, attachments: Sequence[Attachment]) -> Context:
-        """Return what the specialist of a call may read, apart from the time that is left.
-
-        In a private conversation, only a call that a person approved can fetch, and no remote model makes embeddings.
-        A specialist that sends something reads only what it declares to send, so that nothing else can leave.
-        """
-        entry = self.registry[call.name]
-        private, sends = self.request.private, entry.specialist.sends
-        model: ModelView = self.model
-        if private and not self.model.embeds_locally:
-            model = WithoutEmbeddings(model)
-        return Context(
-            user=self.request.user,
-            conversation_id=self.history.id,
-            message=message,
-            attachments=attachments,
-            time_zone=self.request.time_zone,
-            deadline=0.0,
-            settings=entry.settings,
-            model=model,
-            fetch=replace(self.registry.fetch, is_closed=True) if private and not sends else self.registry.fetch,
-            private=private,
-            memory=None if sends else self.memory,
-            key=f"{self.key}-{call.id}",
-            tasks=None if sends else self.tasks,
-        )
-
-    def dependencies(self, call: Call, context: Context, seconds: float) -> Mapping[type, Any]:
-        """Return the values for the keyword-only parameters of a specialist, which has so many seconds."""
-        left = min(seconds, self.deadline.call_seconds_left())
-        context = replace(context, deadline=time.monotonic() + left)
-        return {**self.registry.dependencies, **self.registry[call.name].dependencies, Context: context}
-
-    def cache_key(self, call: Call, attachments: Sequence[Attachment]) -> CacheKey:
-        """Return the cache key of a call. Calls of other turns with this key get the same result."""
-        files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in attachments)
-        return self.request.user, (call_key(call.name, call.params), files, self.model.name, self.model.sees_images)
 
 
 class CallGroup:
@@ -166,11 +68,14 @@ class CallGroup:
         suspended: Calls that wait for an approval after the turn has ended.
     """
 
-    def __init__(self, context: CallContext, turn_pass: int, on_idle: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, setup: TurnSetup, state: TurnState, turn_pass: int, on_idle: Callable[[], None] | None = None
+    ) -> None:
         self.calls: list[Call] = []
         self.suspended: list[Call] = []
-        self._context = context
-        self._emit = context.emit
+        self._setup = setup
+        self._state = state
+        self._policy = state.policy
         self._turn_pass = turn_pass
         self._on_idle = on_idle
         self._began: dict[str, float] = {}  # by call ID, on the `time.monotonic` clock
@@ -191,15 +96,15 @@ class CallGroup:
 
     def start(self, call: Call) -> bool:
         """Start a call of the model if it is allowed. Return False if no further call can run."""
-        policy = self._context.policy
-        failure = policy.check(call, self._context.deadline.call_seconds_left())
+        policy = self._policy
+        failure = policy.check(call, self._state.deadline.call_seconds_left())
         self._add(call)
         self._run(call, failure)
         return failure is None or failure.code not in ("call_limit", "deadline")
 
     def start_automatic(self, name: str, attachment: Attachment) -> None:
         """Start an automatic call for an attachment. It does not count against the limits."""
-        call, policy = Call(name, params={}, by="auto"), self._context.policy
+        call, policy = Call(name, params={}, by="auto"), self._policy
         code = policy.check_access(name)
         self._add(call)
         self._run(call, None if code is None else policy.failure(code), attachment)
@@ -209,7 +114,7 @@ class CallGroup:
 
         If it has a result, identical calls get the same one. If it had started, it runs again only if it is read-only.
         """
-        policy, code = self._context.policy, call.code
+        policy, code = self._policy, call.code
         if not call.block:
             self.calls.append(call)
             self._began[call.id] = time.monotonic()
@@ -227,7 +132,7 @@ class CallGroup:
             outcome = policy.failure(code)
         else:
             return
-        done = self._context.outcomes[call_key(call.name, call.params)] = _new_future()
+        done = self._state.outcomes[call_key(call.name, call.params)] = _new_future()
         done.set_result(outcome)
 
     def close(self) -> None:
@@ -238,7 +143,7 @@ class CallGroup:
     async def wait(self) -> None:
         """Wait until all calls have ended. At the deadline of calls, end the rest with `deadline`."""
         while running := [task for task in self._tasks.values() if not task.done()]:
-            left = self._context.deadline.call_seconds_left()
+            left = self._state.deadline.call_seconds_left()
             if left <= 0:
                 await self.end("deadline")
                 return
@@ -261,26 +166,26 @@ class CallGroup:
         finally:
             for call in self.calls:
                 if not call.block and call not in self.suspended and code != "interrupted":
-                    self._finish(call, self._context.policy.failure(code))
+                    self._finish(call, self._policy.failure(code))
 
     def _add(self, call: Call) -> None:
-        now, calls = time.monotonic(), self._context.policy.calls
-        call.id, call.turn_pass, call.round = f"c{len(calls) + 1}", self._turn_pass, self._context.round
-        call.began_ms, call.code, call.reason = round((now - self._context.began) * 1000), None, ""
+        now, calls = time.monotonic(), self._policy.calls
+        call.id, call.turn_pass, call.round = f"c{len(calls) + 1}", self._turn_pass, len(self._state.rounds)
+        call.began_ms, call.code, call.reason = round((now - self._state.accounting.began) * 1000), None, ""
         self._began[call.id] = now
         self.calls.append(call)
         calls.append(call)
 
     def _give_to_client(self, call: Call) -> None:
-        call.id, call.by, call.ms = f"call_{self._context.turn_id}_{call.id}", "client", 0
+        call.id, call.by, call.ms = f"call_{self._setup.turn_id}_{call.id}", "client", 0
         call.block = blocks.result_block(call.name, CLIENT_RUNS_TOOL)
-        self._emit((ToolCall(call.id, self._context.policy.tools[call.name].name, call.params or {}),))
+        self._state.emit((ToolCall(call.id, self._policy.tools[call.name].name, call.params or {}),))
 
     def _run(self, call: Call, failure: Failure | None, attachment: Attachment | None = None) -> None:
         """Run a call in a task, to its block. With a failure, it only gets the block."""
 
         async def run() -> None:
-            if failure is None and call.name in self._context.policy.tools:
+            if failure is None and call.name in self._policy.tools:
                 self._give_to_client(call)
                 return
             try:
@@ -295,8 +200,8 @@ class CallGroup:
                 self.suspended.append(call)
             elif not call.block:
                 self._finish(call, outcome)
-                if call.has_started and self._context.checkpoint is not None:
-                    await self._context.checkpoint()
+                if call.has_started and self._state.checkpoint is not None:
+                    await self._state.checkpoint()
             if self._on_idle is not None and not self.is_running:
                 self._on_idle()
 
@@ -304,14 +209,14 @@ class CallGroup:
 
     async def _find_outcome(self, call: Call) -> Outcome:
         """Return the outcome of a call, or that of an identical one unless it may be tried again."""
-        outcomes, key = self._context.outcomes, call_key(call.name, call.params)
+        outcomes, key = self._state.outcomes, call_key(call.name, call.params)
         while (earlier := outcomes.get(key)) is not None:
             await asyncio.wait({earlier})
             outcome = earlier.result()
             if isinstance(outcome, Result):
                 call.cached = True
                 text = f"The model repeated a call of {call.name}. Brain reused the earlier result."
-                self._emit((Notice("repeated_call", text),))
+                self._state.emit((Notice("repeated_call", text),))
                 return outcome
             if outcome.code in NOT_REPEATED:
                 return outcome
@@ -320,22 +225,22 @@ class CallGroup:
         done = outcomes[key] = _new_future()
         outcome = CANCELLED
         try:
-            outcome = await self._execute(call, self._context.attachments)
+            outcome = await self._execute(call, self._setup.attachments)
         finally:
             done.set_result(outcome)
         return outcome
 
     async def _execute(self, call: Call, attachments: Sequence[Attachment]) -> Outcome:
         """Return the outcome of a call that the policy allows."""
-        context, params = self._context, call.params or {}
-        specialist = context.registry[call.name].specialist
+        setup, params = self._setup, call.params or {}
+        specialist = setup.registry[call.name].specialist
         if specialist.sends and not specialist.activates_on:
             attachments = ()
-        files = attachments if specialist.sends and (call.by != "auto" or context.request.private) else ()
+        files = attachments if specialist.sends and (call.by != "auto" or setup.request.private) else ()
         function = bind(specialist, params)
         if isinstance(function, Failure):
             return function
-        sending = context.policy.plan_sending(specialist, params, files)
+        sending = self._policy.plan_sending(specialist, params, files)
         if isinstance(sending, Failure):
             return sending
         if sending.params != params:
@@ -344,28 +249,28 @@ class CallGroup:
             if isinstance(function, Failure):  # the function for `sends` added them
                 return FAILED
         call.picks = sending.picks
-        surroundings = context.make_context(call, sending.message, attachments)
-        if sending.asks or context.policy.needs_approval(specialist, params):
-            approved = await self._get_approval(call, surroundings, [*map(escape_invisible, sending.asks)])
+        context = self._make_context(call, sending.message, attachments)
+        if sending.asks or self._policy.needs_approval(specialist, params):
+            approved = await self._get_approval(call, context, [*map(escape_invisible, sending.asks)])
             if isinstance(approved, Failure):
                 return approved
-            surroundings = replace(surroundings, approved=approved)
+            context = replace(context, approved=approved)
         if not specialist.cache_seconds:
-            return await self._call_specialist(call, function, surroundings)
-        key = context.cache_key(call, attachments)
-        found: Outcome | None = context.registry.find_cached(key)
+            return await self._call_specialist(call, function, context)
+        key = self._cache_key(call, attachments)
+        found: Outcome | None = setup.registry.find_cached(key)
         call.cached = found is not None
         if found is None:
-            found = await self._call_specialist(call, function, surroundings)
+            found = await self._call_specialist(call, function, context)
             if isinstance(found, Result):
                 is_long = len(found.text) > MAX_CACHED_LENGTH
                 text = blocks.result_text(found.text, more=found.more) if is_long else found.text
-                context.registry.cache(key, replace(found, text=text), specialist.cache_seconds)
+                setup.registry.cache(key, replace(found, text=text), specialist.cache_seconds)
         return found
 
-    async def _call_specialist(self, call: Call, function: Callable[..., Any], surroundings: Context) -> Outcome:
-        context, specialist = self._context, self._context.registry[call.name].specialist
-        seconds = context.seconds_for(specialist)
+    async def _call_specialist(self, call: Call, function: Callable[..., Any], context: Context) -> Outcome:
+        specialist = self._setup.registry[call.name].specialist
+        seconds = self._seconds_for(specialist)
         last: Progress | None = None
         last_at = 0.0
 
@@ -374,27 +279,74 @@ class CallGroup:
             now = time.monotonic()
             if not call.block and now - last_at >= PROGRESS_SECONDS and progress != last:
                 last, last_at = progress, now
-                self._emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
+                self._state.emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
-        self._emit((call.start_event(),))
-        dependencies = context.dependencies(call, surroundings, seconds)
+        self._state.emit((call.start_event(),))
+        dependencies = self._dependencies(call, context, seconds)
         call.has_started = True
-        if context.checkpoint is not None:
-            await context.checkpoint()
+        if self._state.checkpoint is not None:
+            await self._state.checkpoint()
         return await execute(specialist, function, dependencies, report, timeout=seconds)
+
+    def _make_context(self, call: Call, message: str, attachments: Sequence[Attachment]) -> Context:
+        """Return what the specialist of a call may read, apart from the time that is left.
+
+        In a private conversation, only a call that a person approved can fetch, and no remote model makes embeddings.
+        A specialist that sends something reads only what it declares to send, so that nothing else can leave.
+        """
+        setup, request, entry = self._setup, self._setup.request, self._setup.registry[call.name]
+        private, sends, fetch = request.private, entry.specialist.sends, setup.registry.fetch
+        model: ModelView = self._state.model
+        if private and not self._state.model.embeds_locally:
+            model = WithoutEmbeddings(model)
+        return Context(
+            user=request.user,
+            conversation_id=setup.history.id,
+            message=message,
+            attachments=attachments,
+            time_zone=request.time_zone,
+            deadline=0.0,
+            settings=entry.settings,
+            model=model,
+            fetch=replace(fetch, is_closed=True) if private and not sends else fetch,
+            private=private,
+            memory=None if sends else setup.memory,
+            key=f"{setup.key}-{call.id}",
+            tasks=None if sends else setup.tasks,
+        )
+
+    def _dependencies(self, call: Call, context: Context, seconds: float) -> Mapping[type, Any]:
+        """Return the values for the keyword-only parameters of a specialist, which has so many seconds."""
+        registry = self._setup.registry
+        left = min(seconds, self._state.deadline.call_seconds_left())
+        context = replace(context, deadline=time.monotonic() + left)
+        return {**registry.dependencies, **registry[call.name].dependencies, Context: context}
+
+    def _seconds_for(self, specialist: Specialist[..., Any]) -> float:
+        """Return the time limit of a call: the specialist's, else the operator's, capped by the request's."""
+        own, limit = specialist.timeout, self._setup.request.call_seconds
+        seconds = self._setup.registry.call_seconds if own is None else own
+        return seconds if limit is None else min(seconds, limit)
+
+    def _cache_key(self, call: Call, attachments: Sequence[Attachment]) -> CacheKey:
+        """Return the cache key of a call. Calls of other turns with this key get the same result."""
+        model = self._state.model
+        files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in attachments)
+        return self._setup.request.user, (call_key(call.name, call.params), files, model.name, model.sees_images)
 
     # Approval
 
-    async def _get_approval(self, call: Call, surroundings: Context, sent: Sequence[str]) -> Result | Failure | None:
+    async def _get_approval(self, call: Call, context: Context, sent: Sequence[str]) -> Result | Failure | None:
         """Return the preview that a person approved, if the specialist has one, or why the call must not run.
 
         Args:
             sent: What the call sends to other hosts.
         """
-        context = self._context
-        if context.checkpoint is None and not context.request.asks_person:
+        request, approvals = self._setup.request, self._state.approvals
+        is_continued = self._setup.checkpoint is not None
+        if not is_continued and not request.asks_person:
             reasons = NO_APPROVER_TO_SEND if sent else NO_APPROVER
-            return Failure("declined", *(NO_APPROVER_PRIVATE if context.request.private else reasons))
+            return Failure("declined", *(NO_APPROVER_PRIVATE if request.private else reasons))
         if sum(map(len, sent)) > MAX_SENT_LENGTH:
             return Failure("declined", *TOO_LONG_TO_APPROVE)
         was_approved, former = call.approval == "approved", call.preview
@@ -402,10 +354,10 @@ class CallGroup:
         self._without_preview.add(call.id)
         await asyncio.sleep(0)  # until the other calls of the same chunk have begun, too
         try:
-            preview = await self._preview(call, surroundings, sent)
+            preview = await self._preview(call, context, sent)
             if isinstance(preview, Failure):
                 return preview
-            if context.checkpoint is not None:
+            if is_continued:
                 return preview if was_approved and call.preview == former else SUSPENDED
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(gathering_until):
@@ -417,21 +369,21 @@ class CallGroup:
                 self._ask_person()
         try:
             await is_asked.wait()
-            is_approved = await context.approvals.wait(call)
+            is_approved = await approvals.wait(call)
         finally:
-            context.approvals.close(call)
+            approvals.close(call)
             self._began[call.id] = time.monotonic()
-        if context.approvals.is_closed:
+        if approvals.is_closed:
             raise asyncio.CancelledError  # the turn ends, and so does this call
-        return preview if is_approved else context.policy.failure("declined")
+        return preview if is_approved else self._policy.failure("declined")
 
-    async def _preview(self, call: Call, surroundings: Context, sent: Sequence[str]) -> Result | Failure | None:
+    async def _preview(self, call: Call, context: Context, sent: Sequence[str]) -> Result | Failure | None:
         """Set what a person reads before the approval of a call, and return the specialist's preview."""
-        context, specialist = self._context, self._context.registry[call.name].specialist
-        seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
-        if context.request.private:  # nothing may leave before the approval
-            surroundings = replace(surroundings, fetch=replace(surroundings.fetch, is_closed=True))
-        dependencies = context.dependencies(call, surroundings, seconds)
+        specialist = self._setup.registry[call.name].specialist
+        seconds = min(PREVIEW_SECONDS, self._setup.registry.call_seconds, self._seconds_for(specialist))
+        if context.private:  # nothing may leave before the approval
+            context = replace(context, fetch=replace(context.fetch, is_closed=True))
+        dependencies = self._dependencies(call, context, seconds)
         preview = await make_preview(specialist, call.params or {}, dependencies, seconds)
         if not isinstance(preview, Failure):
             lines = [preview_text(preview)] if preview is not None else []
@@ -444,31 +396,30 @@ class CallGroup:
         """Request approval of all calls that have a preview, in order and together."""
         asked, self._to_ask = self._to_ask, {}
         events = [
-            ApprovalRequired(one.id, one.name, one.params or {}, self._context.approvals.open(one), one.preview)
+            ApprovalRequired(one.id, one.name, one.params or {}, self._state.approvals.open(one), one.preview)
             for one in self.calls
             if one.id in asked
         ]
         for is_asked in asked.values():
             is_asked.set()
         if events:
-            self._emit(events)
+            self._state.emit(events)
 
     # Ending
 
     def _finish(self, call: Call, outcome: Outcome) -> None:
         """Set the block of a call, and emit its event."""
-        context = self._context
         call.ms = round((time.monotonic() - self._began[call.id]) * 1000)
-        context.policy.mark(call, outcome)
-        text = ""
+        self._policy.mark(call, outcome)
+        tokens, text = self._setup.tokens, ""
         if isinstance(outcome, Result):
-            text = blocks.result_text(outcome.text, context.max_block_bytes, outcome.more, context.tokens)
+            text = blocks.result_text(outcome.text, self._state.max_block_bytes, outcome.more, tokens)
             call.block, call.citations = blocks.result_block(call.name, text), tuple(outcome.citations)
         else:
-            call.code, call.reason = outcome.code, blocks.reason_text(outcome.reason, context.tokens)
-            advice = blocks.reason_text(outcome.advice, context.tokens) if outcome.advice else ""
+            call.code, call.reason = outcome.code, blocks.reason_text(outcome.reason, tokens)
+            advice = blocks.reason_text(outcome.advice, tokens) if outcome.advice else ""
             call.block = blocks.error_block(call.name, call.reason, advice)
-        self._emit((call.end_event(text),))
+        self._state.emit((call.end_event(text),))
 
 
 def _new_future() -> "asyncio.Future[Outcome]":

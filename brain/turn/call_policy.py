@@ -7,19 +7,18 @@ counted call, one whose call exceeds the limit, and a last one in which no call 
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 from brain.events import CallCode
-from brain.messages import Attachment, Author, Call, History, Marks, Steer
+from brain.messages import Attachment, Author, Call, Marks, Steer
 from brain.plugins.executor import FAILED, Failure, Outcome, bind
-from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
 from brain.task import MAX_USER_TEXT, Origin
 from brain.turn.data_flow import MAX_PICKS, Finding, count_picks, normalize_values, texts_of
-from brain.turn_request import Tool, TurnRequest
+from brain.turn.setup import TurnSetup
 
 MAX_IDENTICAL_CALLS = 2
 
@@ -50,12 +49,6 @@ class Sending(NamedTuple):
 class CallPolicy:
     """Decides about the calls of one turn.
 
-    Args:
-        specialists: All registered specialists, by name.
-        usable: Names of the specialists in the prompt.
-        tools: The client's tools, by the names in the prompt.
-        operator: The operator's instructions.
-
     Attributes:
         offered: The names of all specialists and client tools in the prompt.
         calls: The calls of the turn so far, in order.
@@ -65,28 +58,20 @@ class CallPolicy:
         steering: Messages that the user added during the turn.
     """
 
-    def __init__(
-        self,
-        request: TurnRequest,
-        history: History,
-        specialists: Mapping[str, Entry],
-        *,
-        usable: Collection[str] = (),
-        tools: Mapping[str, Tool] | None = None,
-        operator: str = "",
-    ) -> None:
-        self.tools = tools or {}
-        self.offered = frozenset((*usable, *self.tools))
+    def __init__(self, setup: TurnSetup) -> None:
+        self.tools = setup.tools
+        self._usable = [specialist.name for specialist in setup.usable]
+        self.offered = frozenset((*self._usable, *self.tools))
         self.calls: list[Call] = []
         self.counted = 0
         self.is_exhausted = False
         self.offers = True
         self.steering: list[str] = []
+        request, history = setup.request, setup.history
         self._request = request
         self._history = history
-        self._specialists = specialists
-        self._usable = usable
-        self._operator = operator
+        self._specialists = setup.registry
+        self._operator = setup.operator
         self._calls_by_name: Counter[str] = Counter()
         self._identical_calls: Counter[Hashable] = Counter()
         has_context = any(name != "goal" for name, _ in request.context)  # nobody knows who wrote the other texts

@@ -11,21 +11,21 @@ from brain.errors import ModelError, PrefillRefused, ToolsRefused
 from brain.events import CallCode, Event, MarkerSyntax, Notice, StopReason, Thinking, Token
 from brain.markers.cursor import MARKER_LIMIT, TOO_LONG, UNNAMED, decode_object
 from brain.markers.scanner import PASS_END, Piece, ReasoningEnd, Scanner
-from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
+from brain.messages import Call, Chunk, Finish, NativeCall, Part, PassUsage, PromptProgress, Steer, Text
 from brain.models.circuit_breaker import short_wait
-from brain.models.model import Model, PassRequest
+from brain.models.model import PassRequest
 from brain.models.native_calls import find_offered
 from brain.prompts.templates import clock_of, marker
-from brain.prompts.transcript import Transcript
 from brain.settings.parsers import SPECIALIST_NAME
 from brain.text import TextBuffer
 from brain.turn import notices
-from brain.turn.accounting import Accounting
-from brain.turn.call_group import CallContext, CallGroup
-from brain.turn.notices import Annotations
+from brain.turn.call_group import CallGroup
+from brain.turn.setup import TurnSetup
+from brain.turn.state import TurnState
+from brain.turn.strategy import Plan
 from brain.turn.tag_filter import OutputFilter, Shown
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
-from brain.turn_request import Decoding, Sampling, marker_syntaxes
+from brain.turn_request import Sampling, marker_syntaxes
 
 log = logging.getLogger("brain")
 
@@ -38,6 +38,8 @@ CLOSE_SECONDS = 0.1
 LAST_CHUNK_SECONDS = 2.0
 """Time limit for the usage and the end of the stream, once the model has finished."""
 
+SEPARATOR = "\n\n"
+"""Separates the text before an injected message from the text after it."""
 SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 SENTENCE_CLOSERS = "\"'”’»)]*_」』）"
 """Characters after the end of a sentence that belong to it."""
@@ -55,21 +57,8 @@ PROPERTY_KEYWORDS = ("properties", "patternProperties", "$ref", "allOf", "anyOf"
 class ModelPass:
     """One pass: `read`, then `wait_calls`. `close` ends the stream and the calls, even if these fail.
 
-    Args:
-        number: Number of the pass in the turn, from 1.
-        nth: Number of earlier passes of this model in the turn.
-        context: State shared with the calls of other passes.
-        inbox: Messages of the user to inject.
-        max_length: Characters of text after which the pass ends.
-        silence: Seconds without a chunk after a call, after which the pass ends.
-        is_first: Whether the model has read nothing of the transcript yet.
-        separator: White space between the answer so far and a text that begins a new message.
-        output: Sorts the text by tag. None: all text is the answer.
-        reads_on: Whether text after a call counts.
-
     Attributes:
-        began: Start on the `time.monotonic` clock, in seconds.
-        first_text: Time of the first text on the same clock.
+        first_text: Time of the first text on the `time.monotonic` clock, in seconds.
         calls: The calls of the model, if any.
         finish: Why the model stopped.
         unknown_tool: Name of an unknown tool whose native call was ignored.
@@ -79,35 +68,15 @@ class ModelPass:
     """
 
     __slots__ = (
-        "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_decoding", "_denied",
-        "_echo", "_emit", "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over",
-        "_is_reading", "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw",
-        "_read_until", "_reads_on", "_sampling", "_scanner", "_separator", "_shown_length", "_silence",
-        "_silent_seconds", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "_transcript",
-        "began", "calls", "finish", "first_text", "has_given_way", "text_length", "unknown_tool", "was_interrupted",
+        "_call_timer", "_cancellations", "_denied", "_echo", "_has_native_call", "_is_first", "_is_interrupted",
+        "_is_native", "_is_over", "_is_reading", "_last_chunk_at", "_model", "_next_step", "_nth", "_number", "_output",
+        "_plan", "_raw", "_read_until", "_sampling", "_scanner", "_separator", "_setup", "_shown_length",
+        "_silent_seconds", "_state", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "calls",
+        "finish", "first_text", "has_given_way", "text_length", "unknown_tool", "was_interrupted",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        number: int,
-        nth: int,
-        model: Model,
-        transcript: Transcript,
-        context: CallContext,
-        accounting: Accounting,
-        annotations: Annotations,
-        inbox: Sequence[str],
-        *,
-        max_length: int,
-        silence: float,
-        sampling: Sampling,
-        decoding: Decoding,
-        is_first: bool,
-        separator: str = "",
-        output: OutputFilter | None = None,
-        reads_on: bool = False,
-    ) -> None:
-        self.began = time.monotonic()
+    def __init__(self, setup: TurnSetup, state: TurnState, plan: Plan) -> None:
+        participant = plan.participant
         self.calls: CallGroup | None = None
         self.finish: StopReason = "complete"
         self.first_text: float | None = None
@@ -115,34 +84,26 @@ class ModelPass:
         self.text_length = 0
         self.was_interrupted = False
         self.has_given_way = False
-        self._number = number
-        self._nth = nth
-        self._is_first = is_first
-        self._separator = separator
+        self._setup = setup
+        self._state = state
+        self._plan = plan
+        self._model = participant.model
+        self._is_first, participant.is_new = participant.is_new, False
+        self._number = len(state.accounting.passes) + 1
+        self._nth = state.accounting.begin_pass(self._model)
+        self._sampling = choose_sampling(setup, state, plan)
+        self._separator = find_separator(state.own_parts)
         self._silent_seconds: float | None = None
-        self._model = model
-        self._transcript = transcript
-        self._context = context
-        self._accounting = accounting
-        self._annotations = annotations
-        self._inbox = inbox
-        self._max_length = max_length
-        self._silence = silence
-        self._sampling = sampling
-        self._decoding = decoding
-        self._emit = context.emit
-        self._deadline = context.deadline
         self._stream: AsyncGenerator[Chunk, None] | None = None
         self._echo = PrefillEcho("")
         self._is_native = False  # the request of the pass has tools
         self._has_native_call = False
         self._scanner = Scanner(())
-        self._stops = StopSequences(context.request.stop) if context.request.stop else None
-        self._output = output
-        self._reads_on = reads_on
+        self._stops = StopSequences(setup.request.stop) if setup.request.stop else None
+        self._output = plan.output
         self._denied: CallGroup | None = None  # calls after which the pass reads on
         self._text = TextBuffer()  # of the answer
-        self._raw = self._text if output is None else TextBuffer()  # as the model wrote it
+        self._raw = self._text if plan.output is None else TextBuffer()  # as the model wrote it
         self._shown_length = 0
         self._text_guard, self._thinking_guard = RepetitionGuard(), RepetitionGuard()
         self._is_over = False
@@ -166,18 +127,18 @@ class ModelPass:
         try:
             self._take(await self._open())
             while not self._is_over and self._stream is not None:
-                if self._inbox and self._can_be_interrupted():
+                if self._state.inbox and self._can_be_interrupted():
                     break
                 self._take(await self._read(self._stream))
             if events := self._flush_text():
-                self._emit(events)
+                self._state.emit(events)
         except Exception as failure:
             if self.calls is None:
                 if self._output is not None and self._stops is not None and (text := self._stops.close()):
-                    self._emit((self._answer(text),))  # another model that continues reads it
+                    self._state.emit((self._answer(text),))  # another model that continues reads it
                 raise
             log.info("model stream failed after a call", exc_info=not isinstance(failure, ModelError))
-        self._deadline.expect_nothing()
+        self._state.deadline.expect_nothing()
         if self.calls is not None:
             self._stop_timer()
             await self._close_stream()
@@ -191,7 +152,7 @@ class ModelPass:
 
     async def close(self, code: CallCode) -> None:
         """Close the stream. End calls that still run with this code."""
-        self._deadline.expect_nothing()
+        self._state.deadline.expect_nothing()
         self._stop_timer()
         for group in self._groups:
             group.cancel()
@@ -260,14 +221,14 @@ class ModelPass:
         Try again, once each, if the server rejects a prefill or tools, has no room for the whole history, or asks for
         a short wait.
         """
-        syntax = self._context.request.syntax
+        transcript, syntax = self._plan.participant.transcript, self._setup.request.syntax
         has_waited = False
         for _ in range(5):
-            tools = self._transcript.tools
+            tools = transcript.tools
             if tools and not self._model.accepts_tools:
                 tools = ()
             self._is_native = bool(tools)
-            messages: Sequence[Message] = self._transcript.messages(self._model.resume, is_native=self._is_native)
+            messages = transcript.messages(self._model.resume, is_native=self._is_native)
             last = messages[-1]
             is_started = last.is_unfinished
             self._scanner = Scanner(
@@ -275,53 +236,49 @@ class ModelPass:
                 self._model.template,
                 is_continued=is_started,
                 find_schema=self._find_schema,
-                stops=not self._reads_on,
+                stops=not self._plan.reads_on,
             )
             if is_started:
                 self._separator = ""
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
-            self._accounting.begin_request(messages, tools)
-            self._deadline.expect_first_token()
+            self._state.accounting.begin_request(messages, tools)
+            self._state.deadline.expect_first_token()
             choice = self._choose_tool() if tools else "auto"
-            request = PassRequest(messages, self._nth, self._sampling, tools, choice, self._decoding)
-            open_stream = self._context.open_stream
-            stream = (
-                self._model.stream(request) if open_stream is None else open_stream(self._model, self._number, request)
-            )
-            self._stream = stream
+            request = PassRequest(messages, self._nth, self._sampling, tools, choice, self._plan.decoding)
+            self._stream = stream = self._setup.open_stream(self._model, self._number, request)
             try:
                 return await self._read(stream)
             except ToolsRefused:
                 await self._close_stream()
-                self._accounting.are_tools_refused = True
-                self._transcript.use_markers()
+                self._state.accounting.are_tools_refused = True
+                transcript.use_markers()
                 log.info("model %s rejects tools; Brain describes them in the prompt instead", self._model.name)
             except PrefillRefused:
                 await self._close_stream()
-                self._accounting.is_prefill_refused = True
+                self._state.accounting.is_prefill_refused = True
                 log.info("model %s rejects a prefill; Brain sends a message to continue instead", self._model.name)
             except ModelError as error:
                 await self._close_stream()
                 if error.code == "model_unreachable" or error.status is not None:
-                    self._accounting.cancel_request()
+                    self._state.accounting.cancel_request()
                 seconds = short_wait(error)
-                if seconds is not None and not has_waited and seconds < self._deadline.seconds_left():
+                if seconds is not None and not has_waited and seconds < self._state.deadline.seconds_left():
                     log.info("model %s is busy; Brain asks again in %d s", self._model.name, seconds)
                     has_waited = True
                     await self._wait(seconds)
                     if self._is_over:
                         return ""
                     continue
-                left_out = self._transcript.shorten() if error.code == "model_context" and self._is_first else 0
+                left_out = transcript.shorten() if error.code == "model_context" and self._is_first else 0
                 if not left_out:
                     raise
                 log.info("history too long for the model; Brain leaves out %d exchanges", left_out)
-                self._emit((self._annotations.add_notice(notices.trimmed(left_out)),))
+                self._state.show_notice(notices.trimmed(left_out))
         raise ModelError("model_failed", "The model server rejected the request.")
 
     def _choose_tool(self) -> str:
         """Return the `tool_choice` of a request with tools: what the client asks for, while the model may call."""
-        policy, choice = self._context.policy, self._context.request.must_call
+        policy, choice = self._state.policy, self._setup.request.must_call
         if not policy.offers or policy.is_last_pass or self._sampling.format is not None:
             return "none"
         if isinstance(choice, bool):
@@ -373,7 +330,7 @@ class ModelPass:
             await asyncio.sleep(seconds)
             yield ""
 
-        self._deadline.expect_nothing()
+        self._state.deadline.expect_nothing()
         self._stream = pause()
         await self._read(self._stream)
         await self._close_stream()
@@ -406,9 +363,9 @@ class ModelPass:
             return self._read_until
         assert self.calls is not None
         if self.calls.is_running or (self._is_native and self._has_native_call):  # servers send native calls whole
-            calls_until = asyncio.get_running_loop().time() + self._deadline.call_seconds_left()
-            return min(self._last_chunk_at + self._silence, calls_until)
-        return self._last_chunk_at + (self._silence if self._scanner.is_holding else ADJACENT_SECONDS)
+            calls_until = asyncio.get_running_loop().time() + self._state.deadline.call_seconds_left()
+            return min(self._last_chunk_at + self._setup.timeouts.silence, calls_until)
+        return self._last_chunk_at + (self._setup.timeouts.silence if self._scanner.is_holding else ADJACENT_SECONDS)
 
     def _set_timer(self) -> None:
         self._stop_timer()
@@ -453,23 +410,23 @@ class ModelPass:
             elif isinstance(piece, ReasoningEnd):
                 events += self._take_back_text()
                 continue
-            elif isinstance(piece, Call) and self._reads_on and piece.code != "forged":
+            elif isinstance(piece, Call) and self._plan.reads_on and piece.code != "forged":
                 if events := [*events, *self._flush_text()]:
-                    self._emit(events)
+                    self._state.emit(events)
                     events = []
                 if self._denied is None:
-                    self._denied = CallGroup(self._context, self._number)
+                    self._denied = CallGroup(self._setup, self._state, self._number)
                 if self._denied.start(piece):
                     continue
                 self._is_over = True
                 break
             elif isinstance(piece, Call):
                 if events := [*events, *self._flush_text()]:
-                    self._emit(events)
+                    self._state.emit(events)
                     events = []
                 if self.calls is None:
-                    self._deadline.expect_nothing()
-                    self.calls = CallGroup(self._context, self._number, self._set_timer)
+                    self._state.deadline.expect_nothing()
+                    self.calls = CallGroup(self._setup, self._state, self._number, self._set_timer)
                 if self.calls.start(piece):
                     continue
                 self._is_over = True
@@ -487,12 +444,12 @@ class ModelPass:
                 self._is_over = True
                 break
         if events:
-            self._emit(events)
+            self._state.emit(events)
         if self.calls is not None:
             self._last_chunk_at = asyncio.get_running_loop().time()
             self._set_timer()
         else:
-            self._deadline.expect_next_token()
+            self._state.deadline.expect_next_token()
 
     def _scan(self, chunk: Chunk | None) -> Sequence[Piece]:
         """Return the pieces that a chunk or the end of the stream completes."""
@@ -501,44 +458,44 @@ class ModelPass:
                 return (PASS_END,) if chunk.strip() else ()
             if not self._echo.is_settled:
                 chunk = self._echo.feed(chunk)
-            self._accounting.add_text(chunk)
+            self._state.accounting.add_text(chunk)
             return self._scanner.feed(chunk)
         if chunk is None:
             self._is_over = True
-            self._accounting.mark_final()
+            self._state.accounting.mark_final()
             return self._close_scanner(is_cut=self.finish == "length")
         if isinstance(chunk, Thinking):
-            self._accounting.add_text(chunk.text)
+            self._state.accounting.add_text(chunk.text)
             self._scanner.skip_reasoning()
             return (chunk,)
         if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does
-            self._accounting.add_text(chunk.name + chunk.arguments)
-            offered = self._context.policy.offered
+            self._state.accounting.add_text(chunk.name + chunk.arguments)
+            offered = self._state.policy.offered
             name = find_offered(chunk.name, offered) or chunk.name
-            if self._is_native or not name or name in offered or name in self._context.registry:
+            if self._is_native or not name or name in offered or name in self._setup.registry:
                 self._has_native_call = True
-                syntax = marker_syntaxes(self._context.request.syntax)[0]
+                syntax = marker_syntaxes(self._setup.request.syntax)[0]
                 call = read_native_call(replace(chunk, name=name), syntax, self._find_schema(name))
                 return [*self._close_scanner(is_cut=True), call]
             self.unknown_tool = chunk.name  # of tools that the model was not given, so the call is ignored
         elif isinstance(chunk, PassUsage):
-            self._accounting.set_usage(chunk)
+            self._state.accounting.set_usage(chunk)
         elif isinstance(chunk, Finish):
-            self._accounting.mark_final()
+            self._state.accounting.mark_final()
             self.finish = "complete" if chunk.reason == "stop" else chunk.reason
             now = asyncio.get_running_loop().time()
-            self._read_until = now + min(LAST_CHUNK_SECONDS, self._silence / 2)
+            self._read_until = now + min(LAST_CHUNK_SECONDS, self._setup.timeouts.silence / 2)
             self._set_timer()
         return ()
 
     def _close_scanner(self, *, is_cut: bool) -> list[Piece]:
         text = self._echo.close()
-        self._accounting.add_text(text)
+        self._state.accounting.add_text(text)
         return [*self._scanner.feed(text), *self._scanner.close(is_cut=is_cut)]
 
     def _find_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the JSON Schema of a call's parameters."""
-        tool, entry = self._context.policy.tools.get(name), self._context.registry.get(name)
+        tool, entry = self._state.policy.tools.get(name), self._setup.registry.get(name)
         return tool.parameters if tool is not None else None if entry is None else entry.specialist.parameters
 
     def _take_back_text(self) -> Sequence[Event]:
@@ -553,7 +510,7 @@ class ModelPass:
             self._output.restart()
         if not reasoning.strip():
             return ()
-        self._annotations.add_thinking(reasoning, 0)
+        self._state.annotations.add_thinking(reasoning, 0)
         return (notices.REASONING,)
 
     def _sort(self, output: OutputFilter, text: str) -> Sequence[Event]:
@@ -562,7 +519,7 @@ class ModelPass:
         self._raw.add(text)
         self.text_length += len(text)
         events = self._show(output.feed(text))
-        if self.text_length >= self._max_length:
+        if self.text_length >= self._state.characters_left:
             self._is_over, self.finish = True, "length"
         return events
 
@@ -579,7 +536,7 @@ class ModelPass:
         return events
 
     def _think(self, text: str) -> Thinking:
-        self._annotations.add_thinking(text, self.text_length if self._output is None else self._shown_length)
+        self._state.annotations.add_thinking(text, self.text_length if self._output is None else self._shown_length)
         return Thinking(text)
 
     def _answer(self, text: str) -> Token:
@@ -599,7 +556,7 @@ class ModelPass:
             text = self._begin_answer(text)
         self._text.add(text)
         self.text_length += len(text)
-        if self.text_length >= self._max_length:
+        if self.text_length >= self._state.characters_left:
             self._is_over, self.finish = True, "length"
         return Token(text)
 
@@ -615,12 +572,12 @@ class ModelPass:
 
     def _take_prompt_progress(self, progress: PromptProgress) -> None:
         """Emit progress on a long prompt, in steps, so that no server can flood the reader."""
-        self._accounting.set_usage(PassUsage(progress.of + progress.cached, 0, progress.cached))
+        self._state.accounting.set_usage(PassUsage(progress.of + progress.cached, 0, progress.cached))
         fraction = progress.read / progress.of if progress.of >= LONG_PROMPT else 1.0
         if self._next_step <= fraction < 1.0:
             self._next_step = fraction + PROMPT_STEP
             text = f"The model is reading the conversation: {progress.read:,} of {progress.of:,} tokens."
-            self._emit((Notice("prompt_progress", text, fraction),))
+            self._state.emit((Notice("prompt_progress", text, fraction),))
 
     def _can_be_interrupted(self) -> bool:
         """Whether the text of the pass can end here: it is empty, or ends with a sentence or a line."""
@@ -629,6 +586,28 @@ class ModelPass:
             return False
         end = self._raw.end()
         return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)
+
+
+def choose_sampling(setup: TurnSetup, state: TurnState, plan: Plan) -> Sampling:
+    """Return the client's sampling options for a pass, as far as its plan does not change them."""
+    sampling = setup.request.sampling
+    limits = [limit for limit in (state.tokens_left(sampling.max_tokens), plan.max_tokens) if limit is not None]
+    if limits and min(limits) != sampling.max_tokens:
+        sampling = replace(sampling, max_tokens=max(1, min(limits)))
+    if plan.temperature is not None and sampling.temperature is None:
+        sampling = replace(sampling, temperature=plan.temperature)
+    if sampling.format is not None and not plan.is_json:
+        more = {name: value for name, value in sampling.more.items() if name != "response_format"}
+        sampling = replace(sampling, format=None, more=more)
+    return sampling if plan.format is None else replace(sampling, format=plan.format)
+
+
+def find_separator(parts: Sequence[Part]) -> str:
+    """Return what to put between the text before a call and a new message after it."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    if not texts or isinstance(parts[-1], Text | Steer) or texts[-1][-1:].isspace():
+        return ""
+    return SEPARATOR if texts[-1].endswith(SENTENCE_ENDS) else " "
 
 
 def read_native_call(native: NativeCall, syntax: MarkerSyntax, schema: Mapping[str, Any] | None = None) -> Call:

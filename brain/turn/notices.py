@@ -34,6 +34,7 @@ class Annotations:
         self.parts_before = 0
         self.round = 0
         self.turn_pass = 0
+        self._earlier: tuple[Annotation, ...] = ()
         self._list: list[Annotation] = []
         self._thinking = TextBuffer()
         self._place = 0, 0, 0  # of the thinking: position, offset and round
@@ -58,10 +59,14 @@ class Annotations:
         self._thinking.add(text[: self._thinking_left] + CUT if self._is_cut else text)
         self._thinking_left -= len(text)
 
+    def resume(self, earlier: tuple[Annotation, ...]) -> None:
+        """Continue after those of an interrupted turn."""
+        self._earlier = earlier
+
     def snapshot(self) -> tuple[Annotation, ...]:
         """Return all annotations in order."""
         self._flush_thinking()
-        return tuple(self._list)
+        return (*self._earlier, *self._list)
 
     def _flush_thinking(self) -> None:
         text, self._thinking = self._thinking.whole(), TextBuffer()

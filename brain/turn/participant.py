@@ -2,19 +2,47 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from brain.errors import ModelError
 from brain.events import Notice, Resume
-from brain.markers.template_tokens import ControlTokens
 from brain.messages import Exchange, History, Steer
 from brain.models.circuit_breaker import is_server_failure
 from brain.models.model import Model
 from brain.prompts import blocks, templates
 from brain.prompts.context_window import fit_to_context
-from brain.prompts.transcript import NativePrompt, Transcript, neutralize_exchange
+from brain.prompts.system_prompt import SystemPrompt
+from brain.prompts.transcript import Transcript, neutralize_exchange
 from brain.turn import notices
+from brain.turn.setup import TurnSetup
 
 log = logging.getLogger("brain")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOptions:
+    """What a participant reads.
+
+    Attributes:
+        instructions: Instructions of the strategy, after those of the operator.
+        system: Returns the whole system message for a context size instead.
+        offers: Whether the system message describes the specialists.
+        history: What it reads instead of the whole history.
+        examples: Invented exchanges before the history, from which a small model learns what to write.
+        resume: How to ask for the next pass; None as the model does.
+        continue_text: Text after the results of a pass, in a message.
+    """
+
+    instructions: str = ""
+    system: Callable[[int | None], str] | None = None
+    offers: bool = True
+    history: History | None = None
+    examples: Sequence[Exchange] = ()
+    resume: Resume | None = None
+    continue_text: str = templates.CONTINUE
+
+
+DEFAULT_OPTIONS = PromptOptions()
 
 
 class Participant:
@@ -22,14 +50,6 @@ class Participant:
 
     Args:
         models: The chosen model, then those that take over when it fails. A model that keeps failing is skipped.
-        system_prompt: Returns the system message for a context size.
-        history: The conversation before the turn.
-        tokens: Control tokens of all models of the turn.
-        context_tokens: The context size that the history was selected for.
-        native_prompt: Returns the system message and the tools for native calls; None if there are no tools.
-        examples: Invented exchanges before the history, from which a small model learns what to write.
-        resume: How to ask for the next pass; None as the model does.
-        continue_text: Text after the results of a pass, in a message.
 
     Attributes:
         model: The model of the next pass.
@@ -41,31 +61,19 @@ class Participant:
     """
 
     def __init__(
-        self,
-        models: Sequence[Model],
-        system_prompt: Callable[[int | None], str],
-        history: History,
-        exchange: Exchange,
-        tokens: ControlTokens,
-        context_tokens: int | None = None,
-        *,
-        native_prompt: Callable[[int | None], NativePrompt | None] = lambda context_tokens: None,
-        examples: Sequence[Exchange] = (),
-        resume: Resume | None = None,
-        continue_text: str = templates.CONTINUE,
+        self, setup: TurnSetup, models: Sequence[Model], exchange: Exchange, options: PromptOptions = DEFAULT_OPTIONS
     ) -> None:
-        self._examples = examples
         self.chosen = models[0]
         self.exchange = exchange
-        self._successors = list(models)
         self.skipped: list[str] = []
-        self._system_prompt = system_prompt
-        self._native_prompt = native_prompt
-        self._history = history
-        self._tokens = tokens
-        self._context_tokens = context_tokens
-        self._resume = resume
-        self._continue_text = continue_text
+        self._setup = setup
+        self._options = options
+        self._successors = list(models)
+        request, offers = setup.request, options.offers
+        self._prompt = SystemPrompt(
+            setup.usable if offers else (), request.limits, request.syntax, setup.operator, request.system,
+            setup.tools if offers else {}, options.instructions, request.must_call if offers else False, setup.tokens,
+        )  # fmt: skip
         self._use(self._take(models) or self._successors.pop(0))
 
     def tell(self, text: str) -> None:
@@ -110,14 +118,15 @@ class Participant:
         self.model = model
         self.is_new = True
         self.max_block_bytes = blocks.max_block_bytes(model.context_tokens)
-        history = self._history
-        if model.context_tokens != self._context_tokens:
-            history = fit_to_context(history, model.context_tokens)
+        setup, options, size = self._setup, self._options, model.context_tokens
+        history = setup.history if options.history is None else options.history
+        if size != setup.models[0].context_tokens:  # for which the history was selected
+            history = fit_to_context(history, size)
         self.transcript = Transcript(
-            self._system_prompt(model.context_tokens),
-            [*self._examples, *(neutralize_exchange(exchange, self._tokens) for exchange in history.exchanges)],
+            self._prompt.text(size) if options.system is None else options.system(size),
+            [*options.examples, *(neutralize_exchange(exchange, setup.tokens) for exchange in history.exchanges)],
             self.exchange,
-            self._native_prompt(model.context_tokens),
-            resume=self._resume,
-            continue_text=self._continue_text,
+            self._prompt.native(size) if options.system is None else None,
+            resume=options.resume,
+            continue_text=options.continue_text,
         )

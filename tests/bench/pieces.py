@@ -26,6 +26,7 @@ from brain.models.openai import build_reply
 from brain.plugins.registry import Registry
 from brain.protocols.native import FrameEncoder
 from brain.strategies.mono import Mono
+from brain.turn.setup import TurnSetup
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
@@ -205,8 +206,9 @@ class Player(Model):
 
 async def _turn(texts: Sequence[str]) -> None:
     asked = TurnRequest("hi", None, Limits(), ("bracket", "function_call"), "UTC")
-    one = Turn(asked, History("c"), Player(texts), Registry(), Mono)
-    encoder = FrameEncoder(one.id)
+    setup = TurnSetup(request=asked, history=History("c"), models=[Player(texts)], registry=Registry())
+    one = Turn(setup, Mono)
+    encoder = FrameEncoder(setup.turn_id)
 
     def emit(events: Sequence[Event]) -> None:
         encoder.encode(events)

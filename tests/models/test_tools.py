@@ -117,7 +117,7 @@ async def test_calls_in_the_form_of_each_server(kind: str, size: int) -> None:
         ("echo", {"text": "hi"}),
     ]
     assert (events[0], events[-2:]) == ("Let me add.", ["\n\nIt is 3.", done("Let me add.\n\nIt is 3.", 2, 2)])
-    assert [part.marker for part in turn.exchange.parts if isinstance(part, Call)] == [
+    assert [part.marker for part in turn.state.exchange.parts if isinstance(part, Call)] == [
         MARKER,
         'SPECIALIST_REQUEST[echo:{"text":"hi"}]',
     ]

@@ -51,7 +51,7 @@ def test_untrusted_text_is_neutral_in_every_request() -> None:
         assert "[INST]" not in text
         assert text.count(NEUTRAL) >= 10
     assert {"result": "c1", "text": NEUTRAL} in events
-    assert turn.exchange.parts[-1] == Text("The model may write `<|im_end|>`.", 2)
+    assert turn.state.exchange.parts[-1] == Text("The model may write `<|im_end|>`.", 2)
 
 
 def test_earlier_exchanges_are_neutral_for_the_model_of_this_turn() -> None:

@@ -197,7 +197,7 @@ def test_each_request_begins_with_the_one_before_it(seed: int, resume: Resume, i
                 model, None, ask_for(question, limits=Limits(calls=9), syntax=syntax), History("c", exchanges)
             )
             await read(turn)
-            exchanges.append(turn.exchange)
+            exchanges.append(turn.state.exchange)
         assert len(model.requests) > 6
         assert all(bool(tools) == is_native and tools == model.offers[0][0] for tools, _ in model.offers)
         for earlier, request in pairwise(model.requests):

@@ -42,7 +42,7 @@ from brain.messages import (
 from brain.messages import Item as StoredItem
 from brain.protocols.native import EVENT_NAMES, event_data
 from brain.runtime.commands import SteerTurn
-from brain.runtime.recording import MAX_LENGTH, Line, PassLine, RecordedModel, Recorder, Setup
+from brain.runtime.recording import MAX_LENGTH, Line, PassLine, Recorder
 from brain.runtime.replay import Recording, ReplayLoop, make_run
 from brain.runtime.run import Run
 from brain.strategies import find_strategy
@@ -113,29 +113,12 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
         request = ask_for(options.get("message", "Hi"), **{"asks_person": True, **options.get("ask", {})})
         history = options.get("history") or History("c")
         registry = registry_of(*EVERYONE, finds, looks)
-        kinds = {one.name: tuple(one.activates_on) for one in registry.usable()}
-        models = tuple(
-            RecordedModel(
-                one.name,
-                one.resume,
-                one.context_tokens,
-                is_base=one.is_base,
-                template=one.template,
-                accepts_tools=one.accepts_tools,
-            )
-            for one in players
-        )
         assistance = options.get("assistance")
         first, *rest = players
         role_models: dict[Role, Sequence[Player]] = {}
         if request.strategy == "dual":
             role_models, rest = {"thinker": (first,), "actor": rest, "critic": (first,)}, []
-        roles: dict[Role, tuple[RecordedModel, ...]] = {
-            role: tuple(model for model in models if model.name in {one.name for one in some})
-            for role, some in role_models.items()
-        }
-        setup = Setup(models[: len(rest) + 1], roles, kinds, 5.0, None, 9.0, assistance)
-        recorder = Recorder(request, history, setup)
+        recorder = Recorder()
         turn = turn_of(
             first, registry, request, history, fallbacks=rest, role_models=role_models,
             strategy=find_strategy(request.strategy, assistance), assistance=assistance,
@@ -150,7 +133,7 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
 
         run.log.subscribe(take)
         events = await events_of(run)
-        lines = [msgspec.json.encode(line) for line in recorder.lines(run.snapshot(), run.commands)]
+        lines = [msgspec.json.encode(line) for line in recorder.lines(turn.setup, run.snapshot(), run.commands)]
         return events, [msgspec.json.decode(line, type=Line) for line in lines]
 
     with asyncio.Runner(loop_factory=TickingLoop) as runner:

@@ -300,7 +300,7 @@ async def test_no_turn_has_more_passes_than_its_strategy_promises(strategy: Stra
 async def test_the_model_that_answers_reads_the_instructions_of_the_operator(strategy: StrategyName) -> None:
     player = Player("TASK_DONE", "4 m", "4 m")
     ask = ask_for(strategy=strategy, limits=Limits(rounds=3, steps=3))
-    await read(turn_of(player, ask=ask, strategy=STRATEGIES[strategy], system="Answer in French."))
+    await read(turn_of(player, ask=ask, strategy=STRATEGIES[strategy], operator="Answer in French."))
     assert "Answer in French." in _flat(player.requests[-1])
 
 
@@ -359,7 +359,7 @@ async def test_each_model_reads_the_context_before_the_message(kind: str) -> Non
         assert len(found) == 1
         assert found[0].partition(CONTEXT)[2].startswith(("How deep?", "Question: How deep?"))
         assert "Sail." not in request[0].content
-    assert turn.exchange.untrusted
+    assert turn.state.exchange.untrusted
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -378,14 +378,17 @@ async def test_each_event_of_a_call_has_its_round() -> None:
 async def test_later_turns_read_calls_and_the_visible_answer_only() -> None:
     turn = turn_with("reason", [Player(f"<deep_thinking>Hm.</deep_thinking>{CALL}", deliverable("4 m"))])
     events = await read(turn)
-    call, text = turn.exchange.parts
+    call, text = turn.state.exchange.parts
     assert isinstance(call, Call)
     assert (call.marker, call.round, text) == (CALL, 1, Text("4 m", 2))
-    assert turn.exchange.strategy == "reason"
-    assert [(one.n, one.role, one.ms is not None) for one in turn.exchange.rounds] == [
+    assert turn.state.exchange.strategy == "reason"
+    assert [(one.n, one.role, one.ms is not None) for one in turn.state.exchange.rounds] == [
         (1, "thinker", True), (2, "thinker", True),
     ]  # fmt: skip
-    assert [(one.text, one.round) for one in turn.exchange.annotations] == [("Hm.", 1), ("Aim.\n\nKnown.\n\nWhy.", 2)]
+    assert [(one.text, one.round) for one in turn.state.exchange.annotations] == [
+        ("Hm.", 1),
+        ("Aim.\n\nKnown.\n\nWhy.", 2),
+    ]
     assert not isinstance(events[1], Token)
 
 
@@ -406,7 +409,7 @@ async def test_two_models_with_their_own_dialects_and_contexts() -> None:
         assert _flat(later).startswith(_flat(earlier))
     assert isinstance(usage, Usage)
     assert set(usage.models or {}) == {"thinker", "actor"}
-    assert (turn.exchange.model, turn.exchange.rounds[0].model) == ("actor", "thinker")
+    assert (turn.state.exchange.model, turn.state.exchange.rounds[0].model) == ("actor", "thinker")
 
 
 async def test_a_model_that_takes_over_continues_the_visible_text() -> None:
@@ -492,7 +495,7 @@ async def test_a_turn_that_is_stopped_keeps_the_best_text(
     last = (await read(turn, stop))[-1]
     assert isinstance(last, Done)
     assert (last.stop_reason, last.text) == ("cancelled", answer)
-    assert turn.exchange.answer == answer
+    assert turn.state.exchange.answer == answer
 
 
 @pytest.mark.parametrize(
@@ -629,7 +632,7 @@ async def test_another_model_continues_a_round_at_every_character() -> None:
         answer = "".join(event.text for event in events if isinstance(event, Token))
         thinking = "".join(event.text for event in events if isinstance(event, Thinking))
         assert (answer, thinking) == ("4 m, see `</final_output>`.", "So.\n\nAim.\n\nKnown.\n\nWhy."), at
-        assert turn.exchange.outcome == "deliverable", at
+        assert turn.state.exchange.outcome == "deliverable", at
 
 
 async def test_a_step_that_calls_a_tool_of_the_client_ends_the_turn() -> None:

@@ -25,7 +25,7 @@ ACT = 'SPECIALIST_REQUEST[acts:{"n":5}]'
 
 def code_of(turn: Turn, call_id: str, is_approved: bool) -> tuple[str, int]:
     with pytest.raises(BadRequest) as rejected:
-        turn.decide(call_id, is_approved)
+        turn.state.approvals.decide(call_id, is_approved)
     return rejected.value.code, rejected.value.status
 
 
@@ -53,9 +53,16 @@ def test_a_call_runs_once_a_person_approves_it() -> None:
     def look(turn: Turn, event: ApprovalRequired) -> None:
         for is_decided in (False, True, True):
             if is_decided:
-                turn.decide("c1", True)
+                turn.state.approvals.decide("c1", True)
             report = turn.snapshot()
-            states.append((turn.is_waiting, turn.approvals.has_just_approved, report.state, report.calls[0].approval))
+            states.append(
+                (
+                    turn.state.approvals.is_waiting,
+                    turn.state.approvals.has_just_approved,
+                    report.state,
+                    report.calls[0].approval,
+                )
+            )
 
     one = ApprovalTurn(f"Look: {SEND % 'bob'}", "Sent.", decide=look)
     assert one.run() == [
@@ -74,7 +81,7 @@ def after(seconds: float) -> Decide:
     def later(turn: Turn, event: ApprovalRequired) -> None:
         def decide() -> None:
             with suppress(BadRequest):
-                turn.decide(event.call_id, True)
+                turn.state.approvals.decide(event.call_id, True)
 
         asyncio.get_running_loop().call_later(seconds, decide)
 
@@ -105,12 +112,12 @@ def test_a_decision_stands() -> None:
     codes = []
 
     def decide(turn: Turn, event: ApprovalRequired) -> None:
-        turn.decide("c1", True)
+        turn.state.approvals.decide("c1", True)
         codes.append(code_of(turn, "c1", False))
 
     def look(turn: Turn, event: Event) -> None:
         if isinstance(event, SpecialistResult):
-            turn.decide("c1", True)
+            turn.state.approvals.decide("c1", True)
             codes.append(code_of(turn, "c1", False))
 
     ApprovalTurn(SEND % "bob", "Sent.", decide=decide).run(look)
@@ -147,8 +154,8 @@ def test_the_clock_of_the_turn_stands_still_while_a_person_decides(items: list[A
 def test_two_are_decided_each_for_itself() -> None:
     def decide(turn: Turn, event: ApprovalRequired) -> None:
         if event.call_id == "c2":
-            turn.decide("c2", True)
-            turn.decide("c1", False)
+            turn.state.approvals.decide("c2", True)
+            turn.state.approvals.decide("c1", False)
 
     one = ApprovalTurn(f"{SEND % 'bob'} {SEND % 'eve'}", "Done.", decide=decide)
     assert one.run()[:2] == [required("c1", "bob"), required("c2", "eve")]
@@ -202,7 +209,7 @@ def test_a_call_of_an_attachment_needs_approval_too(decide: Decide) -> None:
     ask = ask_for(attachments=(Attachment(1, "a.png", "image/png", PNG),))
     one = ApprovalTurn("Nice.", decide=decide, more=[acting(activates_on=["image"])], ask=ask)
     assert one.run()[0] == {"approve": "c1", "name": "acts", "params": {}}
-    assert ("[SPECIALIST_RESULT: acts]" in one.turn.exchange.question) is (decide is approve)
+    assert ("[SPECIALIST_RESULT: acts]" in one.turn.state.exchange.question) is (decide is approve)
 
 
 def test_a_cached_answer_needs_approval_too() -> None:
@@ -225,7 +232,7 @@ def test_an_approval_in_the_moment_of_a_stop_lets_nothing_run(is_stopped_first: 
             turn.stop("cancelled")
             codes.append(code_of(turn, "c1", True))
         else:
-            turn.decide("c1", True)
+            turn.state.approvals.decide("c1", True)
             turn.stop("cancelled")
 
     one = ApprovalTurn([SEND % "bob", WAIT], decide=decide)
@@ -297,7 +304,7 @@ def test_the_call_gets_the_preview_that_was_approved() -> None:
 
     def decide(turn: Turn, event: ApprovalRequired) -> None:
         shelf.books.append("Persuasion")
-        turn.decide(event.call_id, True)
+        turn.state.approvals.decide(event.call_id, True)
 
     one = selling(shelf, decide)
     one.run()

@@ -42,7 +42,7 @@ def numbered(n: int, name: str = "echo") -> str:
 def outcomes(*passes: str, **options: Any) -> list[str | None]:
     """The outcomes of the calls of a turn, in order."""
     events, turn, _ = played(*passes, "Done.", **options)
-    calls = [part for part in turn.exchange.parts if isinstance(part, Call)]
+    calls = [part for part in turn.state.exchange.parts if isinstance(part, Call)]
     emitted = {event["error"]: event["code"] for event in events if "error" in event}
     assert emitted == {call.id: call.code for call in calls if call.code is not None}
     assert all(call.block.count("[SPECIALIST_") == 1 for call in calls)
@@ -109,7 +109,7 @@ def test_a_call_that_fails(code: str, marker: str, runs: bool, reason: str | Non
     name = marker.partition("[")[2].partition(":")[0].rstrip("]")
     start = succeeded(name, "")[:1] if runs else []
     assert events == ["Look: ", *start, failed(name, code), "Done.", done("Look: Done.", 1, 2)]
-    before, call, after = turn.exchange.parts
+    before, call, after = turn.state.exchange.parts
     assert (before, after) == (Text("Look: ", 1), Text("Done.", 2))
     assert isinstance(call, Call)
     assert (call.reason == reason) or reason is None
@@ -216,7 +216,7 @@ def test_results_come_as_they_are_ready_and_blocks_stand_in_the_order_of_the_req
     results = [(event.name, event.citations) for event in events if isinstance(event, SpecialistResult)]
     citations = (Citation("1", "The text", "https://example.org/text"),)
     assert results == [("echo", citations), ("late", ())]
-    calls = [(part.name, part.citations) for part in turn.exchange.parts if isinstance(part, Call)]
+    calls = [(part.name, part.citations) for part in turn.state.exchange.parts if isinstance(part, Call)]
     assert calls == [("late", ()), ("echo", citations)]
 
 

@@ -134,7 +134,7 @@ class Execution:
         """Check that nothing runs or is open, each call has its block, and the end came once."""
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert self.model.open == 0
-        assert not self.turn.is_waiting
+        assert not self.turn.state.approvals.is_waiting
         for call in self.turn.snapshot().calls:
             assert call.code in (None, "cancelled", "deadline")
             assert call.block.startswith(f"[SPECIALIST_{'RESULT' if call.code is None else 'ERROR'}: {call.name}")
@@ -142,7 +142,7 @@ class Execution:
         assert isinstance(last, Done | Error)
         assert isinstance(self.events[-2], Usage)
         assert sum(isinstance(event, Done | Error) for event in self.events) == 1
-        assert self.turn.exchange.answer == "".join(one.text for one in self.events if isinstance(one, Token))
+        assert self.turn.state.exchange.answer == "".join(one.text for one in self.events if isinstance(one, Token))
         return last
 
 
@@ -207,7 +207,7 @@ def with_approvals_and_steering(accepted: list[str]) -> Execution:
 
     def decide(call_id: str) -> None:
         with suppress(BadRequest):
-            one.turn.decide(call_id, True)
+            one.turn.state.approvals.decide(call_id, True)
 
     one.on_event = react
     return one
@@ -226,7 +226,7 @@ def test_a_turn_can_be_cancelled_at_every_step(
         one = make(accepted)
         one.start()
         await steps(count)
-        is_whole = bool(one.turn.exchange.outcome)
+        is_whole = bool(one.turn.state.exchange.outcome)
         await end(one)
         await asyncio.wait({one.task})
         await steps(3)  # who cancels twice does not wait for calls that clean up
@@ -237,9 +237,9 @@ def test_a_turn_can_be_cancelled_at_every_step(
         assert isinstance(last, Done)
         assert last.stop_reason == ("complete" if is_whole else "cancelled")
         assert one.stored or end in (cancel, cancel_twice, stop_and_cancel), "only others can skip the store"
-        assert not one.stored or one.stored == [(last.stop_reason, one.turn.exchange.answer)]
-        assert text.startswith(one.turn.exchange.answer.removesuffix("\n\n"))
-        steered = [part.text for part in one.turn.exchange.parts if isinstance(part, Steer)]
+        assert not one.stored or one.stored == [(last.stop_reason, one.turn.state.exchange.answer)]
+        assert text.startswith(one.turn.state.exchange.answer.removesuffix("\n\n"))
+        steered = [part.text for part in one.turn.state.exchange.parts if isinstance(part, Steer)]
         assert [message for message in steered if message != "Be short!"] == accepted
         return is_whole and not one.task.cancelled()
 
@@ -296,8 +296,8 @@ def test_automatic_calls_are_cancelled() -> None:
         await one.run_until(SpecialistStart, lambda: one.turn.stop("cancelled"))
         one.assert_over()
         assert one.model.requests == []
-        assert one.turn.exchange.question.endswith(f"{CANCELLED % 'hangs'}\n\nLook!")
-        assert [call.by for call in one.turn.exchange.automatic_calls] == ["auto"]
+        assert one.turn.state.exchange.question.endswith(f"{CANCELLED % 'hangs'}\n\nLook!")
+        assert [call.by for call in one.turn.state.exchange.automatic_calls] == ["auto"]
 
     run_jumping(main())
 
@@ -411,7 +411,7 @@ def test_a_turn_that_is_stopped_before_its_start_sends_no_request() -> None:
         one.turn.stop("cancelled")
         await one.turn.run(one.emit)
         assert (one.model.requests, short(one.events)) == ([], [{"failed": "shutdown"}])
-        assert (one.stored, one.turn.exchange.question) == ([("shutdown", "")], "Hi")
+        assert (one.stored, one.turn.state.exchange.question) == ([("shutdown", "")], "Hi")
 
     asyncio.run(main())
 
@@ -431,7 +431,7 @@ def test_a_turn_can_be_cut_before_its_task_starts() -> None:
 @pytest.mark.parametrize(("when", "outcome"), [(Token, "cancelled"), (Notice, "cancelled"), (Done, "complete")])
 def test_a_stop_in_the_last_step_leaves_no_cancellation(when: type[Event], outcome: str) -> None:
     def stop(event: Event) -> None:
-        if isinstance(event, when) and (one.turn.exchange.answer or when is Token):
+        if isinstance(event, when) and (one.turn.state.exchange.answer or when is Token):
             one.turn.stop("cancelled")
 
     async def main() -> None:

@@ -54,7 +54,7 @@ def test_a_call_of_a_tool_goes_to_the_client_and_ends_the_turn() -> None:
     events, turn, model = played([f"Look: {CALL}", " ", WAIT, "never"], ask=ask_for(tools=(WEATHER,)))
     assert events == ["Look: ", CALLED, done("Look: ", 1, 1)]
     assert len(model.requests) == 1
-    text, call = turn.exchange.parts
+    text, call = turn.state.exchange.parts
     assert text == Text("Look: ", 1)
     assert isinstance(call, Call)
     assert (call.marker, call.outcome, call.by, call.untrusted) == (CALL, "ok", "client", False)
@@ -74,7 +74,7 @@ def test_the_other_calls_of_the_pass_are_answered_first() -> None:
     events, turn, _ = played(f"{marker}{CALL}SPECIALIST_REQUEST[oracle]", ask=ask_for(tools=(WEATHER,)))
     start, result = succeeded("waits", "waited 1", seconds=1)
     assert events == [start, CALLED, failed("oracle", "unknown", "c3"), result, done("", 3, 1)]
-    assert [part.name for part in turn.exchange.parts if isinstance(part, Call)] == ["waits", "weather", "oracle"]
+    assert [part.name for part in turn.state.exchange.parts if isinstance(part, Call)] == ["waits", "weather", "oracle"]
 
 
 def test_tools_count_like_other_calls() -> None:

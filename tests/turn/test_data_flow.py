@@ -115,7 +115,7 @@ def test_which_calls_need_approval(passes: list[str], expected: bool) -> None:
 def earlier(*passes: str) -> History:
     one = ApprovalTurn(*passes, "Well.", more=WRITERS)
     one.run()
-    exchange = one.turn.exchange
+    exchange = one.turn.state.exchange
     return History("c", [exchange], untrusted=exchange.untrusted, private_data=exchange.private_data)
 
 

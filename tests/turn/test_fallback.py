@@ -47,7 +47,7 @@ async def test_the_next_model_continues_the_exact_text(failing: list[Item], expe
     assert await texts(turn) == f"{expected}wer is 4."
     (request,) = second.requests
     assert [message.content for message in request if message.role == "assistant"] == ([expected] if expected else [])
-    assert turn.exchange.model == "second"
+    assert turn.state.exchange.model == "second"
     assert [(one.model, one.error) for one in turn.snapshot().passes] == [
         ("first", failing[-1].code),  # type: ignore[union-attr]
         ("second", None),
@@ -75,7 +75,7 @@ async def test_the_notice_names_both_models() -> None:
     (notice,) = [event for event in await read(turn) if isinstance(event, Notice)]
     assert notice.code == "fallback"
     assert {"first", "second"} <= set(notice.text.replace(",", " ").split())
-    assert [one.code for one in turn.exchange.annotations] == ["fallback"]
+    assert [one.code for one in turn.state.exchange.annotations] == ["fallback"]
 
 
 async def test_blocks_before_the_failure_are_continued_from() -> None:

@@ -102,7 +102,7 @@ def test_a_call_in_the_format_of_a_model_runs(written: str, size: int) -> None:
     events, turn, model = run(chunks, "Done.")
     thinking = [{"thinking": "Hm"}] if "analysis" in written else []
     assert events == [*thinking, *succeeded("add", "3", a=1, b=2), "Done.", done("Done.", 1, 2)]
-    call = next(part for part in turn.exchange.parts if isinstance(part, Call))
+    call = next(part for part in turn.state.exchange.parts if isinstance(part, Call))
     assert call.marker in written
     assert model.requests[1][-1].content.startswith(call.marker)  # as the model wrote it
 
@@ -145,7 +145,7 @@ def test_texts_become_the_types_of_a_client_tool() -> None:
               "$defs": {"Days": {"type": "integer"}}}  # fmt: skip
     call = "<function=weather><parameter=days>3</parameter><parameter=city>3</parameter></function>"
     _, turn, _ = run([call], tools=(Tool("weather", "", schema),))
-    (made,) = [part for part in turn.exchange.parts if isinstance(part, Call)]
+    (made,) = [part for part in turn.state.exchange.parts if isinstance(part, Call)]
     assert made.params == {"days": 3, "city": "3"}
 
 
@@ -197,13 +197,13 @@ def test_the_format_of_another_template_is_text() -> None:
 @pytest.mark.parametrize("after", ["", "\n<|im_start|>user\nAnd you?<|im_end|>", "\nSPECIALIST_REQUEST[echo]"])
 def test_an_answer_ends_with_the_message_of_its_model(end: str, after: str) -> None:
     events, turn, _ = run([*f"Hello.{end}{after}"])
-    assert (events, turn.exchange.answer) == (["Hello.", done("Hello.")], "Hello.")
+    assert (events, turn.state.exchange.answer) == (["Hello.", done("Hello.")], "Hello.")
 
 
 @pytest.mark.parametrize("end", ["<|end_of_turn|>", "<|separator|>", "<|EOT|>", "</longcat_s>", "[unused10]"])
 def test_some_tokens_end_only_messages_of_their_own_template(end: str) -> None:
     assert run([*f"Hello.{end}"], template=f"{{{{ messages }}}}{end}")[0] == ["Hello.", done("Hello.")]
-    assert run([*f"A:\n{end}\nB"])[1].exchange.answer == f"A:\n{end}\nB"
+    assert run([*f"A:\n{end}\nB"])[1].state.exchange.answer == f"A:\n{end}\nB"
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])
@@ -211,13 +211,13 @@ def test_reasoning_is_known_from_the_template(size: int) -> None:
     text = "Shall I SPECIALIST_REQUEST[echo]?\n</think>\n\nHello."
     events, turn, _ = run([text[at : at + size] for at in range(0, len(text), size)], template=R1)
     assert events == [{"thinking": "Shall I SPECIALIST_REQUEST[echo]?\n"}, "\n\nHello.", done("\n\nHello.")]
-    assert [one.text for one in turn.exchange.annotations] == ["Shall I SPECIALIST_REQUEST[echo]?\n"]
+    assert [one.text for one in turn.state.exchange.annotations] == ["Shall I SPECIALIST_REQUEST[echo]?\n"]
 
 
 def test_reasoning_in_a_pass_that_continues_the_answer() -> None:
     events, turn, _ = run(["</think>Look: ", *"SPECIALIST_REQUEST[echo]"], ["Hm", "</think>", "Done."], template=R1)
     assert events == ["Look: ", *succeeded("echo", "nothing"), "Hm", REASONING, "Done.", done("Look: Done.", 1, 2)]
-    assert turn.exchange.answer == "Look: Done."
+    assert turn.state.exchange.answer == "Look: Done."
 
 
 @pytest.mark.parametrize(
@@ -244,11 +244,11 @@ def test_reasoning_that_shows_late_is_no_part_of_the_answer(size: int) -> None:
     chunks = [text[at : at + size] for at in range(0, len(text), size)]
     events, turn, _ = run(chunks)
     assert events == ["Let me think.\n", REASONING, "\n\nHello.", done("\n\nHello.")]
-    assert turn.exchange.answer == "\n\nHello."
-    assert turn.exchange.annotations == (Annotation("Let me think.\n", 0, 0),)
+    assert turn.state.exchange.answer == "\n\nHello."
+    assert turn.state.exchange.annotations == (Annotation("Let me think.\n", 0, 0),)
     events, turn, _ = run(["Look: SPECIALIST_REQUEST[echo]"], chunks)
     assert (events[-1], events.count(REASONING)) == (done("Look: \n\nHello.", 1, 2), 1)
-    assert "Let me think" not in turn.exchange.answer
+    assert "Let me think" not in turn.state.exchange.answer
 
 
 def test_a_step_is_not_read_from_reasoning() -> None:

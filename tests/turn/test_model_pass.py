@@ -68,7 +68,7 @@ def test_a_stream_is_closed_at_the_first_other_character(chunks: list[Item], giv
         open_at_result: list[int] = []
         turn = turn_of(model, registry_of(echo, waits))
         await read(turn, lambda one: open_at_result.append(model.open) if isinstance(one, SpecialistResult) else None)
-        assert turn.exchange.answer == "Done."
+        assert turn.state.exchange.answer == "Done."
         assert len(model.given[0]) == given
         assert open_at_result == [is_open]
 
@@ -166,7 +166,7 @@ def test_a_native_call_of_a_specialist_runs(before: list[Item], after: list[Item
     events, turn, model = played([*before, *native, *after], "It is 3.")
     assert [event["name"] for event in events if "start" in event] == ["add", "echo"]
     assert sorted(event["text"] for event in events if "result" in event) == ["3", "nothing"]
-    markers = [part.marker for part in turn.exchange.parts if isinstance(part, Call)]
+    markers = [part.marker for part in turn.state.exchange.parts if isinstance(part, Call)]
     assert markers == ['SPECIALIST_REQUEST[add:{"a":1,"b":2}]', "SPECIALIST_REQUEST[echo:{}]"]
     assert markers[0] in model.requests[1][-1].content
 
@@ -185,8 +185,8 @@ def test_a_native_call_of_a_specialist_runs(before: list[Item], after: list[Item
 def test_a_native_call_with_bad_arguments_fails(arguments: str, code: str, detail: str) -> None:
     events, turn, model = played([NativeCall("add", arguments)], "Done.")
     assert events[:2] == [failed("add", code), "Done."]
-    assert isinstance(turn.exchange.parts[0], Call)
-    assert detail in turn.exchange.parts[0].reason
+    assert isinstance(turn.state.exchange.parts[0], Call)
+    assert detail in turn.state.exchange.parts[0].reason
     assert "[SPECIALIST_RESULT: add]" not in model.requests[1][-1].content
 
 
@@ -253,7 +253,7 @@ def test_progress_on_a_long_prompt_is_emitted_in_steps(progress: list[tuple[int,
     turn = turn_of(Player([*(PromptProgress(*one) for one in progress), "Hi"]))
     events = run_jumping(read(turn))
     assert [event.fraction for event in events if isinstance(event, Notice)] == pytest.approx(fractions, abs=0.001)
-    assert turn.exchange.annotations == (), "it is not stored"
+    assert turn.state.exchange.annotations == (), "it is not stored"
 
 
 def test_a_deadline_while_text_streams() -> None:
@@ -336,7 +336,7 @@ def test_a_copy_of_the_clock_above_an_answer_is_removed() -> None:
     clock = "Saturday 2026-11-21 14:05, Europe/Berlin."
     for answer, shown in ((f"{clock}\n\nHello.", "Hello."), (clock, clock)):
         events, turn, _ = played([*answer], ask=ask)
-        assert (events, turn.exchange.answer) == ([shown, done(shown)], shown)
+        assert (events, turn.state.exchange.answer) == ([shown, done(shown)], shown)
 
 
 @pytest.mark.parametrize("words", [("It", " is", " warm."), ("To", "day", " is", " Monday."), ("The", " time")])
@@ -360,7 +360,7 @@ def test_a_new_message_after_a_call_is_separated(before: str, resume: Resume, af
     turn = turn_of(Player([before, ECHO], [*after], resume=resume))
     events = short(asyncio.run(read(turn)))
     assert events[-1] == done(shown, 1, 2)
-    assert turn.exchange.answer == shown == "".join(event for event in events if isinstance(event, str))
+    assert turn.state.exchange.answer == shown == "".join(event for event in events if isinstance(event, str))
 
 
 def test_a_plan_chooses_how_the_model_decodes() -> None:

@@ -137,7 +137,7 @@ def test_a_tool_of_the_client_can_be_called_before_an_answer_in_json(call: Item,
     assert events == [{"tool": "mine", "params": {"n": 1}}, done("", 1)]
     events, turn, model = run(prose(1_500), '{"a": 1}', **fields)
     assert events == ['{"a": 1}', done('{"a": 1}', passes=2)]
-    assert turn.exchange.parts == [Text('{"a": 1}', 2)]
+    assert turn.state.exchange.parts == [Text('{"a": 1}', 2)]
     assert [choice for _, choice in model.offers] == ["auto", "none" if syntax == ONLY else "auto"]
 
 
@@ -177,7 +177,7 @@ def test_both_forms_store_the_same_and_continue_each_other() -> None:
     native: list[Sequence[Item]] = [["Look. ", ADD, NativeCall("oracle", "{}")], ["It is 3.", Finish("stop")]]
     written: list[Sequence[Item]] = [["Look. ", MARKER, "SPECIALIST_REQUEST[oracle:{}]"], ["It is 3."]]
     turns = [run(*native)[1], run(*written, accepts=False)[1]]
-    parts = [turn.exchange.parts for turn in turns]
+    parts = [turn.state.exchange.parts for turn in turns]
     for part in (*parts[0], *parts[1]):
         if isinstance(part, Call):
             part.began_ms = part.ms = 0
@@ -186,7 +186,7 @@ def test_both_forms_store_the_same_and_continue_each_other() -> None:
         requests = []
         for turn in turns:
             model = Player("Yes.", accepts_tools=accepts)
-            history = History("c", [turn.exchange])
+            history = History("c", [turn.state.exchange])
             asyncio.run(read(turn_of(model, registry_of(add), ask_for("Sure?", syntax=BOTH), history)))
             requests += model.requests
         assert requests[0] == requests[1]

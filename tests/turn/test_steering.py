@@ -86,7 +86,7 @@ def test_a_message_is_injected_after_a_sentence_or_a_line(chunks: list[str], sho
     events, turn, _ = steered(chunks, ["New."], by=by)
     shown += "" if shown.endswith("\n") else "\n\n"
     assert events == [{"steered": "first"}, shown, {"steered": "Be short!"}, "New.", done(f"{shown}New.", 0, 2)]
-    messages = [part for part in turn.exchange.parts if isinstance(part, Steer)]
+    messages = [part for part in turn.state.exchange.parts if isinstance(part, Steer)]
     assert messages == [Steer("first", 0), Steer("Be short!", 1)]
 
 
@@ -161,7 +161,7 @@ def test_the_next_safe_place(passes: Any, by: Any, options: Any, expected: list[
 def test_while_a_person_is_asked() -> None:
     def decide(turn: Turn, event: Any) -> None:
         turn.steer("Be short!")
-        turn.decide(event.call_id, False)
+        turn.state.approvals.decide(event.call_id, False)
 
     events = ApprovalTurn("SPECIALIST_REQUEST[sends]", "New.", decide=decide).run()
     assert events[1:] == [failed("sends", "declined"), {"steered": "Be short!"}, "New.", done("New.", 1, 2)]
@@ -202,8 +202,8 @@ async def _steer_at_random_steps(dice: random.Random, model: Player) -> None:
     await steering
     assert codes <= {"gone"}
     assert [event.text for event in events if isinstance(event, Notice) and event.code == "steered"] == accepted
-    assert [part.text for part in turn.exchange.parts if isinstance(part, Steer)] == accepted
-    assert turn.exchange.answer == "".join(event.text for event in events if isinstance(event, Token))
+    assert [part.text for part in turn.state.exchange.parts if isinstance(part, Steer)] == accepted
+    assert turn.state.exchange.answer == "".join(event.text for event in events if isinstance(event, Token))
     assert len(model.requests) <= 5 + 2 + len(accepted)
     sent = "\n\n".join(message.content for message in model.requests[-1])
     assert all(message in sent for message in accepted)
@@ -226,7 +226,7 @@ def test_a_turn_that_ends_before_stores_the_message(items: list[Item], last: dic
                 asyncio.get_running_loop().call_later(0.05, turn.stop, "cancelled")
 
         assert short(await read(turn, look)) == ["One", {"steered": "Be short!"}, last]
-        assert turn.exchange.parts == [Text("One", 1), Steer("Be short!", 1)]
+        assert turn.state.exchange.parts == [Text("One", 1), Steer("Be short!", 1)]
 
     run_jumping(main())
 
@@ -273,7 +273,7 @@ def test_delimiters_in_a_message_are_neutralized() -> None:
     events, turn, model = steered(["One.", " Two."], ["New."], by=[(at(Token), text)])
     assert {"steered": text} in events
     assert model.requests[1][-1] == Message("user", neutral)
-    assert Steer(neutral, 1) in turn.exchange.parts
+    assert Steer(neutral, 1) in turn.state.exchange.parts
 
 
 BLOCK = "[SPECIALIST_RESULT: echo]\nnothing\n[/SPECIALIST_RESULT]"
@@ -299,6 +299,6 @@ def test_the_next_turn_sends_the_same_messages_as_the_last_pass(resume: Resume) 
     conversation = select_window(History("c"), Exchange("", message="Hi"), Window(), None)
     by = [(at(Token, "One"), "Be short!")]
     _, turn, model = steered(["One. ", "Two."], ["Three."], by=by, resume=resume, conversation=conversation)
-    later = select_window(History("c", [turn.exchange], count=1), Exchange("", message="Bye"), Window(), None)
+    later = select_window(History("c", [turn.state.exchange], count=1), Exchange("", message="Bye"), Window(), None)
     read_next = messages(model.requests[0][0].content, later.exchanges, resume)
     assert read_next == [*model.requests[-1], Message("assistant", "Three.")]

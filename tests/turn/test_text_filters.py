@@ -150,7 +150,7 @@ def test_a_turn_ends_at_a_stop_sequence(stop: str, passes: list[str], expected: 
     for cut in ([*passes], [[*text] for text in passes]):
         events, turn, _ = played(*cut, ask=ask_for(stop=(stop,)))
         assert events == expected
-        assert turn.exchange.answer == expected[-1]["text"]
+        assert turn.state.exchange.answer == expected[-1]["text"]
 
 
 def test_the_models_stream_is_closed_at_a_stop_sequence() -> None:
@@ -159,7 +159,7 @@ def test_the_models_stream_is_closed_at_a_stop_sequence() -> None:
 
 def test_held_text_is_not_part_of_a_failed_answer() -> None:
     events, turn, _ = played(["one ST", ModelError("model_failed", "It failed.")], ask=ask_for(stop=("STOP",)))
-    assert (events, turn.exchange.answer) == (["one ", {"failed": "model_failed"}], "one ")
+    assert (events, turn.state.exchange.answer) == (["one ", {"failed": "model_failed"}], "one ")
 
 
 # Repetition
@@ -245,7 +245,7 @@ def test_a_turn_ends_where_its_model_repeats_itself(size: int) -> None:
     shown = text[: 4 * STEP]
     events, turn, model = played([text[at : at + size] for at in range(0, len(text), size)])
     assert events == [shown, {"notice": "repetition"}, done(shown, reason="repetition")]
-    assert turn.exchange.answer == shown
+    assert turn.state.exchange.answer == shown
     assert len(model.given[0]) * size <= len(shown) + size
 
 

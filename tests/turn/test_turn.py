@@ -74,8 +74,8 @@ def cut(seed: int) -> Callable[[str], list[Item]]:
 def test_a_turn_is_the_same_however_its_text_is_cut(case: dict[str, Any], chunks: Callable[[str], list[Item]]) -> None:
     events, turn, _ = played(*(chunks(text) for text in case["passes"]))
     assert events == case["events"]
-    assert turn.exchange.answer == case["events"][-1].get("text", "")
-    transcript = re.sub(r"( failed - )[^]]+]", r"\1…]", answer_text(turn.exchange.parts).strip())
+    assert turn.state.exchange.answer == case["events"][-1].get("text", "")
+    transcript = re.sub(r"( failed - )[^]]+]", r"\1…]", answer_text(turn.state.exchange.parts).strip())
     assert transcript == case.get("transcript", transcript).strip()
 
 
@@ -87,13 +87,13 @@ def test_text_is_emitted_as_it_arrives() -> None:
         released, limits = asyncio.Event(), Limits(calls=2)
         turn = turn_of(Player(["Hel", "lo", released, " you"]), ask=ask_for(limits=limits))
         events = await read(turn, lambda event: released.set() if event == Token("lo") else None)
-        assert events[0] == TurnStart(turn.id, "c", "player", "mono", limits)
+        assert events[0] == TurnStart(turn.setup.turn_id, "c", "player", "mono", limits)
         assert [event for event in events if isinstance(event, Token)] == [Token("Hel"), Token("lo"), Token(" you")]
         last = events[-1]
         assert isinstance(last, Done)
         assert last.first_token_ms is not None
         assert 0 <= last.first_token_ms <= last.total_ms
-        assert (turn.conversation_id, outcome(turn)) == ("c", "complete, 0 calls, 1 passes")
+        assert (turn.setup.history.id, outcome(turn)) == ("c", "complete, 0 calls, 1 passes")
 
     asyncio.run(main())
 
@@ -112,7 +112,7 @@ def test_notices_come_first(is_demo: bool, history: dict[str, Any], notices: lis
     player.is_demo = is_demo
     turn = turn_of(player, conversation=History("c", **history))
     assert short(asyncio.run(read(turn))) == [*({"notice": code} for code in notices), "Hi", done("Hi")]
-    assert [one.code for one in turn.exchange.annotations] == [code for code in notices if code != "stand_in"]
+    assert [one.code for one in turn.state.exchange.annotations] == [code for code in notices if code != "stand_in"]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_an_empty_answer_is_a_failure(passes: list[list[Item]]) -> None:
 def test_thinking_is_emitted_and_not_scanned() -> None:
     events, turn, _ = played([Thinking("Shall I "), Thinking(f"{ECHO}?"), "No."])
     assert events == [{"thinking": f"Shall I {ECHO}?"}, "No.", done("No.")]
-    assert turn.exchange.parts == [Text("No.", 1)]
-    assert turn.exchange.annotations == (Annotation(f"Shall I {ECHO}?", 0),)
+    assert turn.state.exchange.parts == [Text("No.", 1)]
+    assert turn.state.exchange.annotations == (Annotation(f"Shall I {ECHO}?", 0),)
 
 
 def test_thinking_and_notices_are_recorded_in_their_places_within_bounds() -> None:
@@ -182,11 +182,11 @@ def test_a_model_that_fails(before: str, failure: Exception, code: str, is_recov
     if not (before and isinstance(failure, PrefillRefused)):
         assert (last.code, last.recoverable, outcome(turn)) == (code, is_recoverable, f"{code}, 0 calls, 1 passes")
     assert not any(secret in last.message for secret in ("swordfish", "10.0.0.7"))
-    assert turn.exchange.answer == before.removesuffix("SPECIALIST_REQ")
+    assert turn.state.exchange.answer == before.removesuffix("SPECIALIST_REQ")
 
 
 def test_an_endless_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.turn.turn.MAX_ANSWER_LENGTH", 1000)
+    monkeypatch.setattr("brain.turn.state.MAX_ANSWER_LENGTH", 1000)
     events, _, _ = played([f"{n:099} " for n in range(50)])
     assert (events[-1]["done"], len(events[-1]["text"])) == ("length", 1000)
 
@@ -246,12 +246,12 @@ def test_attachments_call_before_the_model_does() -> None:
     events, turn, model = played("A picture.", registry=registry_of(looks_at("image"), echo), ask=ask)
     start, result = succeeded("looks", "a cat")
     assert events == [{**start, "by": "auto"}, result, "A picture.", done("A picture.")]
-    assert turn.exchange.question == (
+    assert turn.state.exchange.question == (
         '(Attached, by image_id: 1: "a.png" (image/png), 2: "b.txt" (text/plain))\n\n'
         "(Content of attachment 2:)\nb\n(End of attachment 2)\n\n"
         "[SPECIALIST_RESULT: looks]\na cat\n[/SPECIALIST_RESULT]\n\nWhat is it?"
     )
-    assert model.requests[0][-1] == Message("user", turn.exchange.question)
+    assert model.requests[0][-1] == Message("user", turn.state.exchange.question)
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_files_and_messages_are_neutralized(name: str, content: bytes, message: 
     ask = ask_for(message, attachments=(Attachment(1, name, "text/plain", content),))
     _, turn, model = played("Hi", ask=ask, registry=Registry())
     name = name.replace("[", "［")
-    assert turn.exchange.question == f'(Attached, by image_id: 1: "{name}" (text/plain))\n\n{question}'
-    assert turn.exchange.question == model.requests[0][-1].content
+    assert turn.state.exchange.question == f'(Attached, by image_id: 1: "{name}" (text/plain))\n\n{question}'
+    assert turn.state.exchange.question == model.requests[0][-1].content
 
 
 # Histories
@@ -352,13 +352,13 @@ def test_a_history_that_is_too_long_is_trimmed_once(earlier: int, room: int, sen
     ],
 )
 def test_usage_is_summed_over_the_passes(passes: list[list[Item]], expected: Usage) -> None:
-    assert played(*passes, registry=registry_of(echo))[1].exchange.usage == expected
+    assert played(*passes, registry=registry_of(echo))[1].state.exchange.usage == expected
 
 
 @pytest.mark.parametrize(("items", "completion"), [(["Hello wor"], 3), ([Thinking("Hello "), "wor"], 3), ([FAILED], 0)])
 def test_usage_is_estimated_from_all_that_was_sent_and_received(items: list[Item], completion: int) -> None:
     # The request has the line about files and pages (65 characters) and "Hi".
-    assert played(items, registry=Registry())[1].exchange.usage == Usage(17, completion, None, True)
+    assert played(items, registry=Registry())[1].state.exchange.usage == Usage(17, completion, None, True)
 
 
 def test_a_running_turn_is_reported() -> None:

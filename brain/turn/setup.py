@@ -1,0 +1,112 @@
+"""What a turn is given."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from brain.assist.assistance import Assistance
+from brain.events import Role
+from brain.markers.template_tokens import ControlTokens, find_control_tokens
+from brain.messages import Attachment, Chunk, Exchange, History, new_turn_id
+from brain.models.model import Model, PassRequest
+from brain.plugins.context import MemoryView, TaskView
+from brain.plugins.registry import Registry
+from brain.plugins.specialist import Specialist
+from brain.prompts.client_tools import name_tools
+from brain.turn_request import Tool, TurnRequest
+
+OpenStream = Callable[[Model, int, PassRequest], AsyncGenerator[Chunk, None]]
+"""Opens the stream of a model for the pass with this number."""
+UseModel = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
+"""Entered while a pass uses its model. It may wait, while the clock of the turn stands still, and call its argument to
+interrupt the pass."""
+StoreExchange = Callable[[Exchange], Awaitable[str | None]]
+"""Stores the exchange of a finished turn. Returns an error message for people, or None."""
+StoreCheckpoint = Callable[[Exchange], Awaitable[None]]
+"""Stores the answer so far of a turn that continues if its process ends."""
+
+
+def open_stream(model: Model, number: int, request: PassRequest) -> AsyncGenerator[Chunk, None]:
+    """Open the stream of a model."""
+    return model.stream(request)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Time limits of a turn, in seconds, that the client does not choose.
+
+    Attributes:
+        silence: Time without a chunk after which the model has failed.
+        first_token: Time to the first token after which it has failed. None means `silence`.
+        approval: Time for a person to decide about a call.
+    """
+
+    silence: float = 60.0
+    first_token: float | None = None
+    approval: float = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnSetup:
+    """What a turn is given.
+
+    Attributes:
+        history: The conversation before the turn, with its new question. The question may have parts, from which a
+            turn with `checkpoint` continues.
+        models: The chosen model, then those that take over, in this order, when it fails.
+        role_models: Models for some roles of the strategy, each with those that take over.
+        operator: Instructions of the operator.
+        automatic: Whether attachments may cause calls before the first pass.
+        memory: The user's memory, for specialists.
+        tasks: The user's background tasks, for specialists.
+        assistance: What Brain does for a model that calls no specialists.
+        store: Awaited before the last events. None if the turn is not stored.
+        checkpoint: None if the turn ends with its process. With it, calls that need approval end the turn as
+            `suspended`.
+    """
+
+    request: TurnRequest
+    history: History
+    models: Sequence[Model]
+    registry: Registry
+    role_models: Mapping[Role, Sequence[Model]] = field(default_factory=dict)
+    turn_id: str = field(default_factory=new_turn_id)
+    operator: str = ""
+    timeouts: Timeouts = Timeouts()
+    automatic: bool = True
+    memory: MemoryView | None = None
+    tasks: TaskView | None = None
+    assistance: Assistance | None = None
+    store: StoreExchange | None = None
+    checkpoint: StoreCheckpoint | None = None
+    use_model: UseModel = lambda give_way: nullcontext()
+    open_stream: OpenStream = open_stream
+
+    @cached_property
+    def usable(self) -> Sequence[Specialist[..., Any]]:
+        """The specialists that the model may call."""
+        return self.registry.usable(self.request.specialists)
+
+    @cached_property
+    def tools(self) -> Mapping[str, Tool]:
+        """The client's tools, by the names that the model uses."""
+        return name_tools(self.request.tools, frozenset(specialist.name for specialist in self.usable))
+
+    @cached_property
+    def tokens(self) -> ControlTokens:
+        """The control tokens of all models of the turn."""
+        models = [*self.models, *(model for some in self.role_models.values() for model in some)]
+        return find_control_tokens(*(model.template for model in models))
+
+    @property
+    def attachments(self) -> Sequence[Attachment]:
+        """All files of the conversation."""
+        return (*self.history.attachments, *self.request.attachments)
+
+    @property
+    def key(self) -> str:
+        """The start of the IDs of calls for specialists, the same if a task runs again."""
+        task = self.request.task
+        return self.turn_id if task is None else f"{task.id}-{task.run}"
