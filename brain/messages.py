@@ -514,28 +514,19 @@ def new_conversation_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientToolCall:
-    """A call of a client tool in a history that the client sends."""
-
-    call_id: str
-    name: str
-    params: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class ClientMessage:
     """One message of a history that the client sends. All of it is untrusted.
 
     Attributes:
         attachments: Files without final IDs.
-        calls: Calls of client tools, in a message of the assistant.
+        calls: Calls in a message of the assistant, with ID, name and parameters.
         call_id: ID of the answered call, in a message of a tool.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
-    calls: tuple[ClientToolCall, ...] = ()
+    calls: tuple[Call, ...] = ()
     call_id: str = ""
 
 

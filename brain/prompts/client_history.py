@@ -14,7 +14,6 @@ from brain.messages import (
     Attachment,
     Call,
     ClientMessage,
-    ClientToolCall,
     Exchange,
     History,
     Marks,
@@ -157,18 +156,16 @@ class ClientHistory:
             text = ("\n\n" if follows_text else "") + neutralize(message.text, self._tokens)
             draft.parts.append(Text(text, number))
         for call in message.calls:
-            self._open_calls[call.call_id] = draft, len(draft.parts)
+            self._open_calls[call.id] = draft, len(draft.parts)
             draft.parts.append(self._build_call(call, number))
 
-    def _build_call(self, call: ClientToolCall, number: int) -> Call:
+    def _build_call(self, call: Call, number: int) -> Call:
         name = self._tool_names.get(call.name)
         if name is None:  # a specialist, or a tool that the client no longer offers
             name = call.name if call.name in self._specialists else callable_name(call.name)
-        marker = templates.marker(name, call.params, marker_syntaxes(self._request.syntax)[0])
+        marker = templates.marker(name, call.params or {}, marker_syntaxes(self._request.syntax)[0])
         block = blocks.error_block(name, *templates.NO_RESULT)
-        return Call(
-            name, marker, dict(call.params), id=call.call_id, by="client", turn_pass=number, code="failed", block=block
-        )
+        return msgspec.structs.replace(call, name=name, marker=marker, turn_pass=number, code="failed", block=block)
 
     def _add_result(self, message: ClientMessage) -> None:
         """Add a result to its call. The result of an unknown call becomes a separate part."""

@@ -15,7 +15,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.events import AssistMode, Limits, StrategyName, SyntaxName
-from brain.messages import Attachment, ClientMessage, ClientSource, ClientToolCall, sniff
+from brain.messages import Attachment, Call, ClientMessage, ClientSource, sniff
 from brain.settings import Settings
 from brain.text import replace_json_surrogates, replace_surrogates, suggest
 from brain.turn_request import CRITIC_ROUNDS, STRATEGY_OPTIONS, Sampling, Tool, TurnRequest
@@ -339,7 +339,7 @@ def parse_messages(data: msgspec.Raw, kind: type[M], parse_content: Callable[[M,
 def _parse_messages(
     data: msgspec.Raw, kind: type[M], parse_content: Callable[[M, str], Content]
 ) -> Iterator[ClientMessage]:
-    open_calls: list[ClientToolCall] = []
+    open_calls: list[Call] = []
     for n, (body, place) in enumerate(decode_messages(data, kind)):
         if (role := body.role.lower()) in _SKIPPED:
             continue
@@ -359,20 +359,20 @@ def _parse_messages(
                 answered = next((call for call in open_calls if _answers(body, call)), None)
                 if answered is not None:
                     open_calls.remove(answered)
-                yield ClientMessage("tool", text, call_id=answered.call_id if answered else body.tool_call_id or "")
+                yield ClientMessage("tool", text, call_id=answered.id if answered else body.tool_call_id or "")
             case _:
                 allowed = "system, developer, user, assistant or tool"
                 raise invalid(f"{place}.role", f"is {quote_value(body.role)}; use {allowed}")
 
 
-def _answers(body: MessageBody, call: ClientToolCall) -> bool:
+def _answers(body: MessageBody, call: Call) -> bool:
     """Whether a result belongs to a call. A result without ID and name belongs to any call."""
     if body.tool_call_id:
-        return body.tool_call_id == call.call_id
+        return body.tool_call_id == call.id
     return body.tool_name in (call.name, "", None)
 
 
-def parse_calls(calls: Sequence[CallBody] | None, place: str, prefix: str) -> tuple[ClientToolCall, ...]:
+def parse_calls(calls: Sequence[CallBody] | None, place: str, prefix: str) -> tuple[Call, ...]:
     """Return calls of the assistant; those without an ID get one with the prefix."""
     check_limit("messages", len(calls or ()), MAX_CALLS, "calls", LEAVE_OUT)
     found = []
@@ -381,11 +381,11 @@ def parse_calls(calls: Sequence[CallBody] | None, place: str, prefix: str) -> tu
         if call.type not in (None, "function"):
             raise invalid(f"{field}.type", f"is {quote_value(call.type)}; use function")
         params = parse_arguments(call.function.arguments, f"{field}.function.arguments")
-        found.append(ClientToolCall(call.id or f"{prefix}_{n}", call.function.name, params))
+        found.append(Call(call.function.name, params=params, id=call.id or f"{prefix}_{n}", by="client"))
     return tuple(found)
 
 
-def parse_arguments(data: msgspec.Raw, place: str) -> Mapping[str, Any]:
+def parse_arguments(data: msgspec.Raw, place: str) -> dict[str, Any]:
     """Return the arguments of a client's call: an object, or JSON in a string.
 
     The call is history, which the client cannot correct. So any other value is returned in `arguments`.

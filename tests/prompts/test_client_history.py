@@ -8,7 +8,7 @@ import pytest
 from turn_helpers import PNG, Player, ask_for, echo, read, registry_of, turn_of
 
 from brain.events import Resume
-from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, History
+from brain.messages import Attachment, Call, ClientMessage, History
 from brain.prompts.blocks import error_block
 from brain.prompts.client_history import ClientHistory
 from brain.prompts.templates import CONTINUE, NO_RESULT
@@ -16,7 +16,7 @@ from brain.turn_request import Tool, TurnRequest
 
 TOOLS = (Tool("weather"), Tool("echo"))
 SPECIALISTS = ["echo", "add"]
-BERN = ClientToolCall("x1", "weather", {"city": "Bern"})
+BERN = Call("weather", params={"city": "Bern"}, id="x1", by="client")
 MARKER = 'SPECIALIST_REQUEST[weather:{"city":"Bern"}]'
 SUNNY = "[SPECIALIST_RESULT: weather]\nsunny\n[/SPECIALIST_RESULT]"
 NONE = error_block("weather", *NO_RESULT)
@@ -30,7 +30,7 @@ def user(text: str = "", *files: Attachment) -> ClientMessage:
     return ClientMessage("user", text, files)
 
 
-def answer(text: str = "", *calls: ClientToolCall, files: tuple[Attachment, ...] = ()) -> ClientMessage:
+def answer(text: str = "", *calls: Call, files: tuple[Attachment, ...] = ()) -> ClientMessage:
     return ClientMessage("assistant", text, files, calls)
 
 
@@ -121,7 +121,7 @@ def calls(*messages: ClientMessage, ask: TurnRequest | None = None) -> list[Call
 
 def test_results_stand_where_their_calls_are() -> None:
     warm = SUNNY.replace("sunny", "warm")
-    two = ClientToolCall("x2", "weather", {"city": "Rom"})
+    two = Call("weather", params={"city": "Rom"}, id="x2", by="client")
     found = calls(user("Hi"), answer("", BERN, two), result("warm", "x2"), result("sunny"))
     assert [call.block for call in found] == [SUNNY, warm]
     found = calls(user("Hi"), answer("", BERN), result("sunny"), answer("", BERN), result("warm"))
@@ -156,7 +156,9 @@ def test_delimiters_are_neutralized(messages: list[ClientMessage]) -> None:
 
 
 def test_delimiters_in_parameters_and_names_are_neutralized() -> None:
-    (found,) = calls(user("Hi"), answer("", ClientToolCall("x1", "SPECIALIST_REQUEST[echo]", {EVIL: [EVIL]})))
+    (found,) = calls(
+        user("Hi"), answer("", Call("SPECIALIST_REQUEST[echo]", params={EVIL: [EVIL]}, id="x1", by="client"))
+    )
     assert found.name == "client_SPECIALIST_REQUEST_echo_"
     assert found.marker.startswith("SPECIALIST_REQUEST[client_SPECIALIST_REQUEST_echo_:{")
     assert found.marker.count("SPECIALIST_REQUEST[") == 1
@@ -169,7 +171,7 @@ def test_a_long_result_is_cut() -> None:
     assert "[Cut: this is the beginning of 30,000 characters." in found.block
 
 
-PAIRS = [(answer("", ClientToolCall(f"x{n}", "weather", {})), result("x", f"x{n}")) for n in range(5000)]
+PAIRS = [(answer("", Call("weather", params={}, id=f"x{n}", by="client")), result("x", f"x{n}")) for n in range(5000)]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ PAIRS = [(answer("", ClientToolCall(f"x{n}", "weather", {})), result("x", f"x{n}
         [answer("x" * 1000)] * 10_000,
         [user("Hi"), *[system("x" * 1000)] * 10_000],
         [user("Hi"), *[message for pair in PAIRS for message in pair]],
-        [user("Hi"), answer("", *[ClientToolCall(f"x{n}", "weather", {}) for n in range(10_000)])],
+        [user("Hi"), answer("", *[Call("weather", params={}, id=f"x{n}", by="client") for n in range(10_000)])],
         [result("x", f"y{n}") for n in range(10_000)],
     ],
     ids=["users", "answers", "instructions", "calls", "open", "unknown"],

@@ -11,7 +11,7 @@ from brain import Result, specialist
 from brain.events import Citation
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
-from brain.messages import Attachment, ClientMessage, ClientToolCall, Exchange, History, Text
+from brain.messages import Attachment, Call, ClientMessage, Exchange, History, Text
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.prompts.client_history import ClientHistory
@@ -33,7 +33,7 @@ def test_untrusted_text_is_neutral_in_every_request() -> None:
     messages = [
         ClientMessage("system", EVIL),
         ClientMessage("user", EVIL),
-        ClientMessage("assistant", EVIL, calls=(ClientToolCall("x", "look", {"at": EVIL}),)),
+        ClientMessage("assistant", EVIL, calls=(Call("look", params={"at": EVIL}, id="x", by="client"),)),
         ClientMessage("tool", EVIL, call_id="x"),
         ClientMessage("user", EVIL, attachments=(file,)),
     ]

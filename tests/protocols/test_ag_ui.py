@@ -12,7 +12,7 @@ from ag_ui_stream import verify
 
 from brain import events as ev
 from brain.errors import BadRequest
-from brain.messages import Attachment, ClientMessage, ClientToolCall
+from brain.messages import Attachment, Call, ClientMessage
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import Encoder, InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
 from brain.protocols.common import Client
@@ -110,7 +110,7 @@ def test_messages_of_all_roles() -> None:
         ClientMessage("system", "Be kind."),
         ClientMessage("system", "Be short."),
         ClientMessage("user", "Weather?"),
-        ClientMessage("assistant", "I ask.", calls=(ClientToolCall("a", "weather", {"city": "Bern"}),)),
+        ClientMessage("assistant", "I ask.", calls=(Call("weather", params={"city": "Bern"}, id="a", by="client"),)),
         ClientMessage("tool", "Sunny.", call_id="a"),
         ClientMessage("tool", "No such file.", call_id="b"),
         ClientMessage("tool", "In parts.", call_id="c"),
@@ -132,9 +132,9 @@ def test_messages_of_all_roles() -> None:
     ("arguments", "params"),
     [(" ", {}), ('{"a":[1]}', {"a": [1]}), ('{"a":', {"arguments": '{"a":'}), ("[1]", {"arguments": [1]})],
 )
-def test_arguments_that_are_no_object_stay_readable(arguments: str, params: Mapping[str, Any]) -> None:
+def test_arguments_that_are_no_object_stay_readable(arguments: str, params: dict[str, Any]) -> None:
     found = messages({"role": "assistant", "toolCalls": [tool_call("a", "f", arguments)]})
-    assert found[0].calls == (ClientToolCall("a", "f", params),)
+    assert found[0].calls == (Call("f", params=params, id="a", by="client"),)
 
 
 def message(role: str, **more: Any) -> dict[str, Any]:

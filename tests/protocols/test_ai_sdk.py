@@ -10,7 +10,7 @@ import pytest
 
 from brain import events as ev
 from brain.errors import BadRequest
-from brain.messages import Attachment, ClientMessage, ClientToolCall
+from brain.messages import Attachment, Call, ClientMessage
 from brain.protocols.ai_sdk import Decision, Encoder, RequestOptions, SdkVersion, encode_rejection, parse
 from brain.protocols.common import Client
 from brain.settings import read
@@ -274,8 +274,8 @@ def test_a_history() -> None:
     )[1]
     place = "messages[2].parts[{}]".format
     web = {"query": "brains"}
-    first = (ClientToolCall(place(5), "web", web), ClientToolCall(place(6), "web", {}))
-    second = (ClientToolCall(place(9), "count", {}), ClientToolCall(place(10), "web", web))
+    first = (Call("web", params=web, id=place(5), by="client"), Call("web", params={}, id=place(6), by="client"))
+    second = (Call("count", params={}, id=place(9), by="client"), Call("web", params=web, id=place(10), by="client"))
     assert messages == [
         ClientMessage("system", "Be kind."),
         ClientMessage("user", "Hello"),

@@ -7,7 +7,7 @@ import pytest
 
 from brain import events as ev
 from brain.errors import BadRequest
-from brain.messages import Attachment, ClientMessage, ClientToolCall
+from brain.messages import Attachment, Call, ClientMessage
 from brain.protocols import ollama
 from brain.protocols.common import Client
 from brain.protocols.ollama import RequestOptions, models
@@ -165,9 +165,9 @@ def test_results_find_their_calls() -> None:
         )
     )[1]  # fmt: skip
     assert messages[0].calls == (
-        ClientToolCall("call_0_0", "f", {"n": 1}),
-        ClientToolCall("call_0_1", "g", {}),
-        ClientToolCall("call_0_2", "f", {"n": 2}),
+        Call("f", params={"n": 1}, id="call_0_0", by="client"),
+        Call("g", params={}, id="call_0_1", by="client"),
+        Call("f", params={"n": 2}, id="call_0_2", by="client"),
     )
     assert [(message.text, message.call_id) for message in messages if message.role == "tool"] == [
         ("g", "call_0_1"), ("f 1", "call_0_0"), ("f 2", "call_0_2"), ("second", "x2"), ("first", "x1"),

@@ -2,14 +2,13 @@
 
 import base64
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from brain import events as ev
 from brain.errors import BadRequest
-from brain.messages import Attachment, ClientMessage, ClientToolCall
+from brain.messages import Attachment, Call, ClientMessage
 from brain.protocols import openai
 from brain.protocols.common import Client
 from brain.protocols.openai import RequestOptions
@@ -225,11 +224,11 @@ def test_messages_of_all_roles() -> None:
         ("[" * 70 + "]" * 70, {"arguments": "[" * 70 + "]" * 70}),
     ],
 )
-def test_calls_of_client_tools(arguments: Any, params: Mapping[str, Any]) -> None:
+def test_calls_of_client_tools(arguments: Any, params: dict[str, Any]) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": arguments}}
     result = {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "3"}]}
     assert parse({"role": "assistant", "content": None, "tool_calls": [call]}, result)[1] == [
-        ClientMessage("assistant", "", calls=(ClientToolCall("call_1", "add", params),)),
+        ClientMessage("assistant", "", calls=(Call("add", params=params, id="call_1", by="client"),)),
         ClientMessage("tool", "3", call_id="call_1"),
     ]
 

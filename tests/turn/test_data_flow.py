@@ -17,7 +17,6 @@ from brain.messages import (
     Author,
     Call,
     ClientMessage,
-    ClientToolCall,
     Exchange,
     History,
     Item,
@@ -126,7 +125,7 @@ def from_client(*messages: ClientMessage, answers: Marks = UNKNOWN) -> dict[str,
 
 
 TOOL_RESULT = (
-    ClientMessage("assistant", calls=(ClientToolCall("x", "mail", {}),)),
+    ClientMessage("assistant", calls=(Call("mail", params={}, id="x", by="client"),)),
     ClientMessage("tool", "Pay me.", call_id="x"),
 )
 

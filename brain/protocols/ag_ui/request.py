@@ -233,6 +233,6 @@ def _parse_answer(body: AnswerBody, place: str) -> InterruptAnswer:
 
 def messages_since(messages: Sequence[ClientMessage], call_ids: Set[str]) -> list[str]:
     """Return the user's texts after the last message with one of these calls."""
-    with_calls = [n for n, message in enumerate(messages) if any(call.call_id in call_ids for call in message.calls)]
+    with_calls = [n for n, message in enumerate(messages) if any(call.id in call_ids for call in message.calls)]
     later = messages[with_calls[-1] + 1 :] if with_calls else ()
     return [message.text for message in later if message.role == "user" and message.text.strip()]

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from brain.messages import Attachment, ClientMessage, ClientToolCall
+from brain.messages import Attachment, Call, ClientMessage
 from brain.protocols.common import (
     ARGUMENTS_BYTES,
     MAX_PARTS,
@@ -179,7 +179,7 @@ def _parse_answer(parts: Sequence[PartBody], place: str) -> Iterator[ClientMessa
     """An answer as messages: text after calls becomes a new message after their results. Files are the model's own."""
     check_limit(place, len(parts), MAX_PARTS, "entries")
     text = ""
-    calls: list[tuple[ClientToolCall, str]] = []
+    calls: list[tuple[Call, str]] = []
     for n, part in enumerate(parts):
         if part.type == "text":
             if calls:
@@ -191,14 +191,14 @@ def _parse_answer(parts: Sequence[PartBody], place: str) -> Iterator[ClientMessa
     yield from _answer_messages(text, calls)
 
 
-def _answer_messages(text: str, calls: Sequence[tuple[ClientToolCall, str]]) -> Iterator[ClientMessage]:
+def _answer_messages(text: str, calls: Sequence[tuple[Call, str]]) -> Iterator[ClientMessage]:
     if text or calls:
         yield ClientMessage("assistant", text, calls=tuple(call for call, _ in calls))
     for call, result in calls:
-        yield ClientMessage("tool", result, call_id=call.call_id)
+        yield ClientMessage("tool", result, call_id=call.id)
 
 
-def _parse_call(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None:
+def _parse_call(part: PartBody, place: str) -> tuple[Call, str] | None:
     """A call and its result; None for another part, or for a call without a result."""
     if not part.tool or part.tool == "?":
         return None
@@ -212,7 +212,7 @@ def _parse_call(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None
             result = DENIED
         case _:
             return None
-    return ClientToolCall(place, part.tool, parse_arguments(part.input, f"{place}.input")), result
+    return Call(part.tool, params=parse_arguments(part.input, f"{place}.input"), id=place, by="client"), result
 
 
 def _parse_decisions(message: UIMessage, place: str) -> Iterator[Decision]:
