@@ -157,6 +157,8 @@ def brain_served(registry: Registry | None = None, **values: object) -> Iterator
 class Player(Model):
     """A model that plays passes of texts, pauses (seconds, or an event) and errors, and records its prompts."""
 
+    is_language_model = False
+
     def __init__(self, *passes: Sequence[str | float | asyncio.Event | Exception], name: str = "player") -> None:
         super().__init__(name)
         self.passes = passes

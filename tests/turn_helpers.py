@@ -49,6 +49,8 @@ Item = Chunk | float | asyncio.Event | Exception
 class Player(Model):
     """A model that plays passes, and keeps what it was asked and offered, what it gave, and which streams are open."""
 
+    is_language_model = False
+
     def __init__(
         self,
         *passes: Sequence[Item] | str,

@@ -72,7 +72,7 @@ class Splitter(ABC):
 
     @abstractmethod
     def items(self, whole: bytes) -> list[bytes]:
-        """Split the result of `feed` or `close` into items without their ends."""
+        """Split the result of `feed` or `close` into items without their ends; the last one of a body may have none."""
 
     @abstractmethod
     def data(self, item: bytes) -> bytes | None:
@@ -94,12 +94,10 @@ class Lines(Splitter):
     END = b"\n"
 
     def items(self, whole: bytes) -> list[bytes]:
-        """Return the lines; the last one of a body may have no end."""
         lines = whole.split(b"\n")
         return lines if lines[-1] else lines[:-1]
 
     def data(self, item: bytes) -> bytes | None:
-        """Return the line."""
         return item
 
 
@@ -109,7 +107,6 @@ class ServerSentEvents(Splitter):
     END = b"\n\n"
 
     def items(self, whole: bytes) -> list[bytes]:
-        """Return the events; the last one of a body may have no end."""
         return whole.split(b"\n\n")
 
     def data(self, item: bytes) -> bytes | None:

@@ -43,7 +43,7 @@ class Model(ABC):
 
     Attributes:
         is_demo: Whether this is the demo model.
-        is_language_model: Whether it can write summaries for Brain.
+        is_language_model: Whether a language model answers. The demo model and scripts only look like one.
         is_base: Whether it is a base model, which has no chat template.
         is_local: Whether it may read private conversations.
         accepts_tools: Whether requests may have tools. It may change when the server rejects them.

@@ -108,7 +108,7 @@ class Ollama(Remote):
         self.context_tokens = self.row.context or length
         self.sees_images = details.has("vision", default=False)
         self._can_think = details.has("thinking", default=True)
-        self.parameters = checks.size("general.parameter_count", info.get("general.parameter_count"))
+        self.parameters = checks.parameters("general.parameter_count", info.get("general.parameter_count"))
         if details.remote_host and not self.row.local:
             self.is_local = False
         self.accepts_tools = details.has("tools", default=True)

@@ -173,7 +173,7 @@ class OpenAI(Remote):
         arguments = sampling_fields(request.sampling, self._dialect).get("chat_template_kwargs")
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [one for message in request.messages for one in _encode_message(message)],
+            "messages": _encode_messages(request.messages),
             **({"chat_template_kwargs": arguments} if arguments else {}),
         }
         if request.messages[-1].is_unfinished:
@@ -219,7 +219,8 @@ class OpenAI(Remote):
         props = await self._get(f"{self._root}/props") if dialect is LLAMA_CPP else None
         self._dialect, self.is_base = dialect, False
         meta = own.get("meta") if own is not None else None
-        self.parameters = ReportedValues().size("n_params", meta.get("n_params")) if isinstance(meta, dict) else None
+        parameters = meta.get("n_params") if isinstance(meta, dict) else None
+        self.parameters = ReportedValues().parameters("n_params", parameters)
         self.resume = self._fixed_resume or dialect.resume
         if props is None:
             known = own or (similar if len(models) == 1 else {})
@@ -264,7 +265,7 @@ class OpenAI(Remote):
 
     def _build_body(self, request: PassRequest) -> bytes:
         tools, tool_choice = request.tools, request.tool_choice
-        encoded = [one for message in request.messages for one in _encode_message(message)]
+        encoded = _encode_messages(request.messages)
         body = {
             **sampling_fields(request.sampling, self._dialect),
             **self._dialect.always,
@@ -379,6 +380,10 @@ def _decode_usage(usage: Any, timings: Any, checks: ReportedValues) -> PassUsage
     if reused is None and isinstance(timings, dict):
         reused = checks.count("cache_n", timings.get("cache_n"))
     return None if prompt is None or completion is None else PassUsage(prompt, completion, reused)
+
+
+def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    return [one for message in messages for one in _encode_message(message)]
 
 
 def _encode_message(message: Message) -> list[dict[str, Any]]:

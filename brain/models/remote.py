@@ -93,7 +93,6 @@ class Remote(Model):
         return f"{description}{base}{', image input' if self.sees_images else ''}"
 
     async def find_problem(self) -> str | None:
-        """Return what is wrong with the server; None if it answers. Running passes are not affected."""
         now = asyncio.get_running_loop().time
         async with self._probing:
             if self._probed is None or now() - self._probed[0] > PROBE_SECONDS:

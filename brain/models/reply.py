@@ -67,23 +67,20 @@ class ReportedValues:
     def __init__(self) -> None:
         self._has_logged = False
 
-    def count(self, name: str, value: Any) -> int | None:
+    def count(self, name: str, value: Any, most: int = MAX_COUNT) -> int | None:
         """Return a number of tokens, or None for a missing or bad one."""
-        if value is None or (type(value) is int and 0 <= value <= MAX_COUNT):  # not a bool
+        if value is None or (type(value) is int and 0 <= value <= most):  # not a bool
             return value
         if isinstance(value, str) and value.isdecimal() and len(value) <= MAX_INTEGER_DIGITS:
-            return self.count(name, int(value))
+            return self.count(name, int(value), most)
         if isinstance(value, float) and value.is_integer():
-            return self.count(name, int(value))
+            return self.count(name, int(value), most)
         self.reject(name, value)
         return None
 
-    def size(self, name: str, value: Any) -> int | None:
-        """Return a number of parameters, or None for a missing or bad one."""
-        if value is None or (type(value) is int and 0 < value <= MAX_PARAMETERS):
-            return value
-        self.reject(name, value)
-        return None
+    def parameters(self, name: str, value: Any) -> int | None:
+        """Return a number of a model's parameters, or None for a missing or bad one."""
+        return self.count(name, value, MAX_PARAMETERS) or None
 
     def text(self, name: str, value: Any) -> str | None:
         """Return a text, or None for a missing or bad one."""

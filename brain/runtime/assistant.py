@@ -39,7 +39,6 @@ from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
 from brain.settings import Settings, redact_url
-from brain.settings.models import REMOTE_KINDS
 from brain.store import server_data
 from brain.store.store import Store
 from brain.turn_request import TurnRequest
@@ -85,7 +84,7 @@ class Assistant:
         self._embedding_model = embedding_model
         for model in models:
             mode, state = find_mode(self._settings, model), await self.read_state(model)
-            is_next = _has_server(model) and (state.is_assisted or is_small(model))
+            is_next = model.is_language_model and (state.is_assisted or is_small(model))
             if model.is_demo or mode == "always" or (mode == "auto" and is_next):
                 self._fit_soon(self._registry.usable())
 
@@ -105,7 +104,7 @@ class Assistant:
             return None
         if mode == "always":
             return CallingState(is_assisted=True)
-        return await self.read_state(model) if _has_server(model) else None
+        return await self.read_state(model) if model.is_language_model else None
 
     def needs_embedding(self, state: CallingState | None) -> bool:
         """Whether the embedding of the message helps to choose. Only a model that Brain assists waits for it."""
@@ -366,7 +365,7 @@ async def read_state(store: Store | None, model: Model) -> CallingState:
 async def describe_assistance(settings: Settings, store: Store | None, model: Model) -> str:
     """Return what Brain does for a model, as a phrase for people; empty for one that always calls."""
     mode = find_mode(settings, model)
-    if model.is_demo or (mode == "auto" and not _has_server(model)):
+    if model.is_demo or (mode == "auto" and not model.is_language_model):
         return ""
     if mode != "auto":
         return "Brain calls specialists for it" if mode == "always" else "Brain calls no specialists for it"
@@ -380,11 +379,6 @@ def expect(state: CallingState, model: Model) -> CallingState:
     """Return the state of a model. A base model follows no instructions, so it is assisted from the first message."""
     is_new = state == CallingState()
     return CallingState(is_assisted=True) if is_new and model.is_base else state
-
-
-def _has_server(model: Model) -> bool:
-    """Whether a language model answers: the demo model always calls, and a script says what it says."""
-    return model.row is not None and model.row.kind in REMOTE_KINDS
 
 
 def _key(model: Model) -> str:
