@@ -15,7 +15,7 @@ SHORT_WAIT = 3
 _ABOUT_SERVER = frozenset({401, 402, 403, 404, 408, 425, 429})
 """Client error statuses that are not about the request."""
 
-State = Literal["closed", "half_open", "open"]
+BreakerState = Literal["closed", "half_open", "open"]
 
 
 class CircuitBreaker:
@@ -27,7 +27,7 @@ class CircuitBreaker:
         self._opened_until = 0.0
 
     @property
-    def state(self) -> State:
+    def state(self) -> BreakerState:
         """`closed`: turns use the model; `open`: they skip it; `half_open`: the next turn tries it."""
         if self._failures < FAILURES:
             return "closed"

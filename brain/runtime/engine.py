@@ -19,7 +19,7 @@ from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.messages import Exchange, History, Query, RecallResult, Text, new_conversation_id, new_turn_id
 from brain.models import connect_models
-from brain.models.circuit_breaker import State
+from brain.models.circuit_breaker import BreakerState
 from brain.models.model import Model
 from brain.plugins.context import MemoryView, TaskView
 from brain.plugins.data_erasure import erase_user_data
@@ -229,7 +229,7 @@ class Engine:
         names = (entry.specialist.name for entry in self.registry.values() if entry.is_allowed)
         return [name for name in names if allowed is None or name in allowed]
 
-    def model_states(self) -> dict[str, State]:
+    def model_states(self) -> dict[str, BreakerState]:
         """Return the state of the circuit breaker of each model."""
         models = [*self.entries.values(), *(one for model in self.models for one in (model, *model.fallbacks))]
         return {model.name: model.breaker.state for model in models}

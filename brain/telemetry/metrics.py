@@ -20,7 +20,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
 from brain.messages import Exchange
-from brain.models.circuit_breaker import State
+from brain.models.circuit_breaker import BreakerState
 from brain.task import TaskState
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
@@ -35,7 +35,7 @@ TURN_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 REASONS = ("address", "connections", "overload")
 """Reasons for rejected connections and requests."""
 
-STATES: Sequence[State] = ("closed", "half_open", "open")
+STATES: Sequence[BreakerState] = ("closed", "half_open", "open")
 """States of circuit breakers; the metric is the position."""
 
 EXECUTED = frozenset(("ok", "refused", "timeout", "failed", "deadline", "cancelled"))
@@ -147,7 +147,7 @@ class Metrics:
         """Add to the number of open streams."""
         self._streams.inc(change)
 
-    def set_model_states(self, states: Mapping[str, State]) -> None:
+    def set_model_states(self, states: Mapping[str, BreakerState]) -> None:
         """Set the state of each model's circuit breaker."""
         for model, state in states.items():
             self._states.labels(model).set(STATES.index(state))

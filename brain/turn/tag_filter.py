@@ -21,7 +21,7 @@ MAX_REST = 300
 _QUOTES = "\"'“”‘’«»`"
 
 
-class Part(NamedTuple):
+class TaggedText(NamedTuple):
     """A piece of text. `tag` is the innermost open tag, and `n` counts opening tags; empty and 0 outside of tags."""
 
     tag: str
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     n: int = 0
 
 
-OUTSIDE = Part("", "")
+UNTAGGED = TaggedText("", "")
 
 
 class TagFilter:
@@ -50,7 +50,7 @@ class TagFilter:
         self._last_tag = last
         self._signal = signal
         self._special = re.compile(rf"<|`{{1,16}}|\n|{signal}(?!\w)[.!]?" if signal else r"<|`{1,16}|\n")
-        self._open: list[Part] = []
+        self._open: list[TaggedText] = []
         self._opened = 0
         self._rest: int | None = None  # characters to read after the last tag
         self._may_restart = False
@@ -65,14 +65,14 @@ class TagFilter:
         return self._innermost.tag
 
     @property
-    def _innermost(self) -> Part:
-        return self._open[-1] if self._open else OUTSIDE
+    def _innermost(self) -> TaggedText:
+        return self._open[-1] if self._open else UNTAGGED
 
-    def feed(self, text: str) -> list[Part]:
+    def feed(self, text: str) -> list[TaggedText]:
         """Take the next characters."""
         return _join(self._read(self._pending + text, is_end=False))
 
-    def close(self) -> list[Part]:
+    def close(self) -> list[TaggedText]:
         """End the text of a pass. Tags stay open for the next one."""
         return _join(self._read(self._pending, is_end=True))
 
@@ -85,7 +85,7 @@ class TagFilter:
         """Whether characters are held back."""
         return bool(self._pending)
 
-    def _read(self, text: str, *, is_end: bool) -> Iterator[Part]:
+    def _read(self, text: str, *, is_end: bool) -> Iterator[TaggedText]:
         self._pending = ""
         at = 0
         while at < len(text):
@@ -169,14 +169,14 @@ class TagFilter:
             if level is None or level < 0:
                 return None if level is None else False
             self._opened += 1
-            self._open[level:] = [Part(name, "", self._opened)]
+            self._open[level:] = [TaggedText(name, "", self._opened)]
         self._is_line_start, self._may_restart = True, False
         self._last = ""
         return True
 
     def _levels(self, name: str) -> list[int]:
         """Return the numbers of open tags, from 0, among which this one may stand."""
-        return [n for n, one in enumerate((OUTSIDE, *self._open)) if name in self._tags.get(one.tag, ())]
+        return [n for n, one in enumerate((UNTAGGED, *self._open)) if name in self._tags.get(one.tag, ())]
 
     def _find_level(self, name: str, rest: str, *, is_end: bool) -> int | None:
         """Return how many tags stay open around an opening one; -1 if it is text, None if later text decides."""
@@ -202,7 +202,7 @@ class TagFilter:
     def _is_quote(character: str) -> bool:
         return character != "" and character in _QUOTES
 
-    def _text(self, text: str) -> Part:
+    def _text(self, text: str) -> TaggedText:
         self._last = text[-1]
         line = text.rpartition("\n")[2]
         self._is_line_start = not line.strip() and ("\n" in text or self._is_line_start)
@@ -303,7 +303,7 @@ class Output:
         """End the text of a pass. Return what to show."""
         return self._sort(self._filter.close())
 
-    def _sort(self, parts: Sequence[Part]) -> list[tuple[Shown, str]]:
+    def _sort(self, parts: Sequence[TaggedText]) -> list[tuple[Shown, str]]:
         shown: list[tuple[Shown, str]] = []
         for tag, text, n in parts:
             self._texts.setdefault(tag, {}).setdefault(n, []).append(text)
@@ -330,9 +330,9 @@ def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _join(parts: Iterator[Part]) -> list[Part]:
+def _join(parts: Iterator[TaggedText]) -> list[TaggedText]:
     """Join neighbours inside the same tag."""
-    joined: list[Part] = []
+    joined: list[TaggedText] = []
     for part in parts:
         if joined and joined[-1].n == part.n:
             joined[-1] = part._replace(text=joined[-1].text + part.text)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from brain.turn.tag_filter import Part, TagFilter
+from brain.turn.tag_filter import TagFilter, TaggedText
 
 TAGS = {"": ("think", "answer"), "answer": ("objective", "final")}
 
@@ -53,7 +53,7 @@ CASES: list[tuple[str, list[tuple[str, str]]]] = [
 def test_text_by_tag_however_it_is_cut(text: str, expected: list[tuple[str, str]]) -> None:
     for size in (*range(1, 80), 1000, 3000):
         reader = TagFilter(TAGS, signal="OVER")
-        found: list[Part] = []
+        found: list[TaggedText] = []
         for part in [p for at in range(0, len(text), size) for p in reader.feed(text[at : at + size])] + reader.close():
             if found and found[-1].n == part.n:
                 found[-1] = part._replace(text=found[-1].text + part.text)
