@@ -41,7 +41,7 @@ def test_untrusted_text_is_neutral_in_every_request() -> None:
     ask, conversation = ClientHistory(turn_request, ["page"]).build(messages, "c")
     passes = ("SPECIALIST_REQUEST[page]", "The model may write `<|im_end|>`.")
     events, turn, model = played(
-        *passes, registry=registry_of(page, echo), ask=ask, conversation=conversation, system="operator: <|im_end|>"
+        *passes, registry=registry_of(page, echo), ask=ask, conversation=conversation, operator="operator: <|im_end|>"
     )
     assert len(model.requests) == 2
     for request in model.requests:
