@@ -91,14 +91,6 @@ class Attachment:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class FileReference:
-    """A file of the replaced question that the new question keeps. `field` is the parameter's name for errors."""
-
-    id: int
-    field: str
-
-
 def renumber(attachments: tuple[Attachment, ...], after: int) -> tuple[Attachment, ...]:
     """Give attachments the IDs that follow `after`."""
     return tuple(replace(attachment, id=after + n) for n, attachment in enumerate(attachments, 1))
@@ -589,51 +581,6 @@ class ConversationPage:
     files: Sequence[File]
     earlier: str | None
     size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ChatMessage:
-    """One message of a conversation for its user.
-
-    Attributes:
-        time: Time of the question, or of the end of the answer; None while the answer is written.
-        text: The user's own words, or the visible answer.
-        parts: Parts of an answer: the automatic calls, then texts, calls and added messages in order.
-        outcome: How an answer ended; empty while it is written.
-    """
-
-    id: str
-    role: Literal["user", "assistant"]
-    time: datetime | None
-    source: Source
-    text: str
-    parts: Sequence[Part] = ()
-    outcome: str = ""
-
-    @property
-    def call_ids(self) -> list[str]:
-        """The IDs of its calls, in order."""
-        return [part.id for part in self.parts if isinstance(part, Call)]
-
-    @property
-    def citations(self) -> list[Citation]:
-        """The citations of all its calls."""
-        return [citation for part in self.parts if isinstance(part, Call) for citation in part.citations]
-
-
-def chat_messages(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
-    """Return the two messages of an exchange."""
-    question = ChatMessage(exchange.question_id, "user", exchange.started, exchange.source, exchange.message)
-    answer = ChatMessage(
-        exchange.answer_id,
-        "assistant",
-        exchange.ended,
-        exchange.source,
-        exchange.answer,
-        (*exchange.automatic_calls, *exchange.parts),
-        exchange.outcome,
-    )
-    return question, answer
 
 
 class FormerText(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from brain.events import AssistMode, Limits, MarkerSyntax, StrategyName, SyntaxName
-from brain.messages import Attachment, FileReference, Source
+from brain.messages import Attachment, Source
 from brain.task import Task
 
 Dialect = Literal["openai", "ollama"]
@@ -107,7 +107,7 @@ class TurnRequest:
         must_call: Whether the model must call one of the tools, or the name of that tool.
         stop: Stop sequences. The answer ends before the first of them.
         replaces: ID of the stored answer that this turn replaces, with everything after it.
-        file_references: Files of the replaced question, before the new ones.
+        reused_files: IDs of files of the replaced question, before the new ones; with their fields, for errors.
         request_id: The client's ID, by which other requests can join the turn.
         asks_person: Whether a person can approve calls. Otherwise Brain declines them at once.
         source: How the user wrote the message. A spoken message gets an answer to listen to.
@@ -138,7 +138,7 @@ class TurnRequest:
     stop: tuple[str, ...] = ()
     sampling: Sampling = DEFAULT_SAMPLING
     replaces: str | None = None
-    file_references: tuple[FileReference, ...] = ()
+    reused_files: Mapping[int, str] = field(default_factory=dict)
     request_id: str | None = None
     asks_person: bool = False
     source: Source = "chat"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from inspect import isawaitable
 from typing import Literal, TypeVar
 
@@ -23,11 +24,11 @@ from brain.events import (
     StopReason,
     Token,
 )
-from brain.messages import Exchange
+from brain.messages import Call, Exchange, Part, Source
 from brain.runtime.run import Run
 
-State = Literal["idle", "processing", "tool_calling", "generating", "complete", "cancelled", "error"]
-Call = SpecialistResult | SpecialistError
+SessionState = Literal["idle", "processing", "tool_calling", "generating", "complete", "cancelled", "error"]
+CallEnd = SpecialistResult | SpecialistError
 SPOKEN_ERRORS: Mapping[ErrorCode, str] = {
     "model_unreachable": "The language model cannot be reached. Please try again later.",
     "model_failed": "The language model failed. Please try again.",
@@ -53,9 +54,9 @@ class Response:
 
     exchange: Exchange
     conversation_id: str
-    calls: Sequence[Call]
+    calls: Sequence[CallEnd]
     latency_ms: int
-    state: State
+    state: SessionState
 
     @property
     def text(self) -> str:
@@ -105,6 +106,51 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message of a conversation for its user.
+
+    Attributes:
+        time: Time of the question, or of the end of the answer; None while the answer is written.
+        text: The user's own words, or the visible answer.
+        parts: Parts of an answer: the automatic calls, then texts, calls and added messages in order.
+        outcome: How an answer ended; empty while it is written.
+    """
+
+    id: str
+    role: Literal["user", "assistant"]
+    time: datetime | None
+    source: Source
+    text: str
+    parts: Sequence[Part] = ()
+    outcome: str = ""
+
+    @property
+    def call_ids(self) -> list[str]:
+        """The IDs of its calls, in order."""
+        return [part.id for part in self.parts if isinstance(part, Call)]
+
+    @property
+    def citations(self) -> list[Citation]:
+        """The citations of all its calls."""
+        return [citation for part in self.parts if isinstance(part, Call) for citation in part.citations]
+
+
+def messages_of(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
+    """Return the two messages of an exchange."""
+    question = ChatMessage(exchange.question_id, "user", exchange.started, exchange.source, exchange.message)
+    answer = ChatMessage(
+        exchange.answer_id,
+        "assistant",
+        exchange.ended,
+        exchange.source,
+        exchange.answer,
+        (*exchange.automatic_calls, *exchange.parts),
+        exchange.outcome,
+    )
+    return question, answer
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """Metrics of the newest `think` so far: milliseconds since its start, tokens of finished passes."""
 
@@ -121,7 +167,7 @@ class Callbacks:
 
     token: Callback[str] | None
     call: Callback[SpecialistStart] | None
-    result: Callback[Call] | None
+    result: Callback[CallEnd] | None
     approval: Callable[[ApprovalRequired], Awaitable[bool] | bool] | None
 
 
@@ -129,7 +175,7 @@ class ThinkerRun:
     """One `think`."""
 
     def __init__(self, callbacks: Callbacks) -> None:
-        self.state: State = "processing"
+        self.state: SessionState = "processing"
         self._callbacks = callbacks
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
@@ -137,7 +183,7 @@ class ThinkerRun:
         self._run: Run | None = None
         self._is_cancelled = False
         self._running_calls: set[str] = set()
-        self._calls: list[Call] = []
+        self._calls: list[CallEnd] = []
         self._first_token_ms: int | None = None
         self._approval_tasks: set[asyncio.Task[None]] = set()
         self._approval_error: Exception | None = None

@@ -13,8 +13,18 @@ from zoneinfo import ZoneInfo
 
 from brain.errors import BadRequest, SettingsError
 from brain.events import ApprovalRequired, SpecialistStart, StrategyName
-from brain.library.answer import Call, Callback, Callbacks, Metrics, Response, State, ThinkerRun
-from brain.messages import Attachment, ChatMessage, ClientSource, chat_messages, renumber
+from brain.library.answer import (
+    Callback,
+    Callbacks,
+    CallEnd,
+    ChatMessage,
+    Metrics,
+    Response,
+    SessionState,
+    ThinkerRun,
+    messages_of,
+)
+from brain.messages import Attachment, ClientSource, renumber
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options
@@ -76,7 +86,7 @@ class Thinker:
         *,
         on_token: Callback[str] | None = None,
         on_call: Callback[SpecialistStart] | None = None,
-        on_result: Callback[Call] | None = None,
+        on_result: Callback[CallEnd] | None = None,
         on_approval: Callable[[ApprovalRequired], Awaitable[bool] | bool] | None = None,
         system: str = "",
         user: str = LOCAL_USER,
@@ -139,7 +149,7 @@ class Session:
         self._newest: ThinkerRun | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> SessionState:
         """The state of the newest `think`."""
         return self._newest.state if self._newest is not None else "idle"
 
@@ -212,4 +222,4 @@ class Session:
             self._request.user or "",
         )
         window = await self._engine.context_exchanges(user, self.conversation_id, model)
-        return [message for exchange in window for message in chat_messages(exchange)]
+        return [message for exchange in window for message in messages_of(exchange)]

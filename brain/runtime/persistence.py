@@ -132,7 +132,7 @@ class Persistence:
                 question,
                 request.attachments,
                 replaces=replaces,
-                references=request.file_references,
+                reused_files=request.reused_files,
                 recent=self._recent,
                 turn=turn,
                 private=request.private,

@@ -366,7 +366,7 @@ def describe_setup(setup: TurnSetup) -> Setup:
 
 
 def _request_fields(request: TurnRequest) -> dict[str, Any]:
-    left_out = ("attachments", "file_references", "replaces", "request_id", "barge_in", "user")
+    left_out = ("attachments", "reused_files", "replaces", "request_id", "barge_in", "user")
     values = {field.name: getattr(request, field.name) for field in fields(request) if field.name not in left_out}
     defaults = {field.name: field.default for field in fields(request)}
     changed = {name: value for name, value in values.items() if value != defaults[name]}

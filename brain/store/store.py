@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from brain.messages import (
     Conversation,
     Counts,
     Exchange,
-    FileReference,
     History,
 )
 from brain.store import (
@@ -167,7 +166,7 @@ class Store(Database):
         files: Sequence[Attachment],
         *,
         replaces: str | None = None,
-        references: Sequence[FileReference] = (),
+        reused_files: Mapping[int, str] | None = None,
         recent: int = 20,
         turn: NewTurn | None = None,
         private: bool = False,
@@ -177,7 +176,8 @@ class Store(Database):
         Args:
             replaces: the ID of a message. Its exchange and later ones are deleted once the new answer is written. The
                 turn continues from the exchanges before it.
-            references: files of the replaced question to reuse; they come before the new files.
+            reused_files: IDs of files of the replaced question, which come before the new ones, with their fields for
+                errors.
             recent: number of earlier exchanges to return.
             turn: the turn that answers it, for other processes.
             private: make the conversation private, for good.
@@ -189,9 +189,10 @@ class Store(Database):
                 conversation of a task.
         """
         turn = turn if self.turn_log is not None else None
+        reused = reused_files or {}
 
         def work(tx: Tx) -> tuple[History, Sequence[int]]:
-            return turns.begin(tx, user, conversation_id, question, files, replaces, references, recent, turn, private)
+            return turns.begin(tx, user, conversation_id, question, files, replaces, reused, recent, turn, private)
 
         await self._leases.write_again((user, conversation_id))  # the end of the last turn there
         beginning = self.submit(work, durable=False)

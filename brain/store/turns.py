@@ -7,11 +7,11 @@ Clocks may be set while turns run. A process knows its own running turns without
 the future came from a wrong clock; it is shortened, and expires unless it is renewed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import Attachment, Exchange, FileReference, History, Marks, renumber
+from brain.messages import Attachment, Exchange, History, Marks, renumber
 from brain.store import exchanges, rows, tasks, turn_log, users
 from brain.store.schema import EXCHANGES
 from brain.store.turn_log import LEASE, NewTurn
@@ -25,7 +25,7 @@ def begin(
     question: Exchange,
     files: Sequence[Attachment],
     replaces: str | None,
-    references: Sequence[FileReference],
+    reused_files: Mapping[int, str],
     recent: int,
     turn: NewTurn | None,
     private: bool,
@@ -66,7 +66,7 @@ def begin(
     marks = Marks() if question.source == "task" else exchanges.marks_before(tx, conversation, before)
     question.untrusted = question.untrusted or marks.untrusted
     question.private_data = question.private_data or marks.private_data
-    files = [*(_find_file(tx, named, one) for one in references), *files]
+    files = [*(_find_file(tx, named, *one) for one in reused_files.items()), *files]
     ((last_file,),) = tx.execute("SELECT coalesce(max(id), 0) FROM file WHERE conversation = ?", (conversation,))
     attached = renumber(tuple(files), after=last_file)
     question.files = tuple(file.id for file in attached)
@@ -259,10 +259,10 @@ def _find_message(tx: Tx, conversation: int, message_id: str) -> tuple[int, int]
     raise BadRequest(message, "replace_from", code="not_found", status=404)
 
 
-def _find_file(tx: Tx, exchange: int | None, reference: FileReference) -> Attachment:
+def _find_file(tx: Tx, exchange: int | None, file_id: int, field: str) -> Attachment:
     """Return a file of a question to reuse. The question keeps it, in case it is not replaced after all."""
     query = "SELECT id, name, type, data FROM file WHERE exchange = ? AND id = ?"
-    row = tx.execute(query, (exchange, reference.id)).fetchone()
+    row = tx.execute(query, (exchange, file_id)).fetchone()
     if row is None:
-        raise BadRequest(f"The replaced message has no file with id {reference.id}.", reference.field)
+        raise BadRequest(f"The replaced message has no file with id {file_id}.", field)
     return Attachment(*row)

@@ -16,7 +16,7 @@ from brain.cli.terminal.messages import explain_outcome
 from brain.cli.terminal.sanitize import legible
 from brain.errors import BadRequest
 from brain.events import AssistMode, Done, Error, Event, Notice, StrategyName
-from brain.messages import Attachment, ConversationPage, Exchange, FileReference, to_answer_id
+from brain.messages import Attachment, ConversationPage, Exchange, to_answer_id
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import LOCAL_USER
@@ -107,7 +107,7 @@ class ChatSession:
                 assist=self.assist,
                 private=self.private,
                 replaces=replaced.question_id if replaced else None,
-                file_references=tuple(FileReference(n, f"file {n}") for n in (replaced.files if replaced else ())),
+                reused_files={n: f"file {n}" for n in (replaced.files if replaced else ())},
                 asks_person=has_person(screen),
             )
             run = await self.engine.begin(request, "terminal")

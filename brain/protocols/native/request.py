@@ -1,14 +1,14 @@
 """Parses requests of Brain's own protocol: a JSON body, a form, or a query."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, FileReference
+from brain.messages import Attachment
 from brain.protocols.common import (
     MAX_ATTACHMENTS,
     Client,
@@ -109,11 +109,12 @@ def _build_request(body: TurnBody, files: Sequence[Attachment], client: Client) 
     if len(sent) + len(files) > MAX_ATTACHMENTS:  # before any is decoded
         raise too_many_attachments()
     attachments: list[Attachment] = []
-    references: dict[int, FileReference] = {}
+    reused_files: dict[int, str] = {}
     for n, item in enumerate(sent):
         place = f"attachments[{n}]"
         if item.id is not None:
-            references[item.id] = _parse_reference(item, f"{place}.id", body.replace_from, references)
+            _check_reused(item, f"{place}.id", body.replace_from, reused_files)
+            reused_files[item.id] = f"{place}.id"
             continue
         name = item.name or ""
         if item.data is not None and item.text is None:
@@ -127,7 +128,7 @@ def _build_request(body: TurnBody, files: Sequence[Attachment], client: Client) 
         body, client,
         message=message,
         attachments=tuple(replace(file, id=n) for n, file in enumerate([*attachments, *files], 1)),
-        file_references=tuple(references.values()),
+        reused_files=reused_files,
         conversation_id=check_id(body.conversation_id, "conversation_id"),
         request_id=check_id(body.request_id, "request_id"),
         replaces=check_id(body.replace_from, "replace_from"),
@@ -140,20 +141,17 @@ def _build_request(body: TurnBody, files: Sequence[Attachment], client: Client) 
     )  # fmt: skip
 
 
-def _parse_reference(
-    item: AttachmentBody, field: str, replaced: str | None, references: Mapping[int, FileReference]
-) -> FileReference:
-    """A reference to a file of the message that is replaced."""
+def _check_reused(item: AttachmentBody, field: str, replaced: str | None, earlier: Collection[int]) -> None:
+    """Check the ID of a file of the message that is replaced."""
     assert item.id is not None
     if replaced is None:
         raise invalid(field, "is only valid together with `replace_from`; send the file's data instead")
     if item.name is not None or item.type or item.data is not None or item.text is not None:
         raise invalid(field, "must be the only field of its attachment; to send a new file, remove `id`")
-    if item.id in references:
+    if item.id in earlier:
         raise invalid(field, "is the ID of an earlier attachment, too; send each file once")
     if not 1 <= item.id <= MAX_FILE_ID:
         raise invalid(field, "must be the ID of a file of the replaced message")
-    return FileReference(item.id, field)
 
 
 def _check_message(message: str) -> str:

@@ -3,15 +3,14 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
-from brain.events import Citation, Round, StopReason
+from brain.events import Citation, Round
 from brain.messages import (
     Annotation,
     Call,
-    ChatMessage,
     Conversation,
     ConversationPage,
     Exchange,
@@ -21,13 +20,11 @@ from brain.messages import (
     RoundRecord,
     Steer,
     Text,
-    chat_messages,
 )
 from brain.protocols.encoding import encode
 from brain.protocols.native.encoder import event_data
 from brain.task import Packet, Task
 
-_STOP_REASONS: frozenset[str] = frozenset(get_args(StopReason))
 _TASK_FIELDS = (
     "id", "title", "prompt", "profile", "state", "conversation_id", "work_id", "created", "changed", "time_zone", "run",
     "tell", "depth",
@@ -176,44 +173,43 @@ def _conversation(conversation: Conversation) -> dict[str, Any]:
 
 
 def _messages(exchange: Exchange, count_tokens: CountTokens, block_content: BlockContent) -> Iterator[dict[str, Any]]:
-    question, answer = chat_messages(exchange)
     rounds = {one.number: one.round for one in exchange.passes}
     yield {
-        **_message(question),
-        "source": question.source,
-        "parts": [{"type": "text", "text": question.text}] if question.text else [],
+        **_message(exchange.question_id, "user", exchange.started),
+        "source": exchange.source,
+        "parts": [{"type": "text", "text": exchange.message}] if exchange.message else [],
         "files": list(exchange.files),
         "recalled": list(exchange.recalled_ids),
     }
     yield {
-        **_message(answer),
-        **({"source": answer.source} if answer.source == "report" else {}),
+        **_message(exchange.answer_id, "assistant", exchange.ended),
+        **({"source": exchange.source} if exchange.source == "report" else {}),
         "parts": [
             _part(part, block_content, rounds)
-            for part in _annotate(answer.parts, exchange.annotations)
+            for part in _annotate((*exchange.automatic_calls, *exchange.parts), exchange.annotations)
             if exchange.outcome or not isinstance(part, Call) or part.block  # running calls are events
         ],
-        **_outcome(answer.outcome),
+        **_outcome(exchange),
         **_details(exchange),
         "model": exchange.model,
         "strategy": exchange.strategy,
         **({"rounds": [_round(one) for one in exchange.rounds]} if exchange.rounds else {}),
         "tokens": {"count": count_tokens(exchange), "counted": "server" if exchange.tokens else "bytes/4"},
-        "citations": [_citation(citation) for citation in answer.citations],
+        "citations": [_citation(citation) for call in exchange.calls for citation in call.citations],
     }
 
 
-def _message(message: ChatMessage) -> dict[str, Any]:
-    return {"id": message.id or None, "role": message.role, "time": msgspec.to_builtins(message.time)}
+def _message(message_id: str, role: str, time: datetime | None) -> dict[str, Any]:
+    return {"id": message_id or None, "role": role, "time": msgspec.to_builtins(time)}
 
 
-def _outcome(outcome: str) -> dict[str, str]:
+def _outcome(exchange: Exchange) -> dict[str, str]:
     """The state of an answer. One that reached a limit is complete."""
-    if outcome in _STATES:
-        return {"state": _STATES[outcome]}
-    if outcome in _STOP_REASONS:
-        return {"state": "complete", "stop_reason": outcome}
-    return {"state": "error", "error": outcome}
+    if exchange.outcome in _STATES:
+        return {"state": _STATES[exchange.outcome]}
+    if exchange.stop_reason is not None:
+        return {"state": "complete", "stop_reason": exchange.stop_reason}
+    return {"state": "error", "error": exchange.outcome}
 
 
 def _details(exchange: Exchange) -> dict[str, Any]:
