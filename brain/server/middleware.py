@@ -22,8 +22,10 @@ PUBLIC_PATHS = ("/", "/healthz", "/readyz")
 """Paths without authentication, in addition to the files of the page."""
 SESSION_PATH = "/v1/session"
 GET_STARTS_TURN = ("/v1/chat/stream",)
+PRIVATE_PATH = "brain.private_path"
+"""Key in a request's scope: its path, if that needs authentication."""
 USER = "brain.user"
-"""Key of the user in a request's scope."""
+"""Key in a request's scope: the user, if its path needs authentication."""
 COOKIE = "brain_session"
 SECURE_COOKIE = "__Host-brain_session"
 """The cookie for HTTPS. Other subdomains cannot set a cookie with this prefix."""
@@ -46,10 +48,15 @@ class OriginMiddleware:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # not async: adds no frame to the stack of a stream
-        error = self._check(scope) if _needs_auth(scope) else None
-        return (self._app if error is None else error_response(error, scope))(scope, receive, send)
+        if scope["type"] == "http":
+            path = request_path(scope)
+            if path not in PUBLIC_PATHS and static_files.find(path) is None:
+                scope[PRIVATE_PATH] = path
+                if (error := self._check(scope, path)) is not None:
+                    return error_response(error, scope)(scope, receive, send)
+        return self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> BadRequest | None:
+    def _check(self, scope: Scope, path: str) -> BadRequest | None:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
@@ -62,7 +69,7 @@ class OriginMiddleware:
             shown = f"Origin {quote_value(origin)}" if origin else "The origin of this request"
             message = f"{shown} is not allowed. Add it to BRAIN_ORIGINS."
             return BadRequest(message, "origin", code="forbidden_origin", status=403)
-        if scope["method"] in ("GET", "HEAD") and request_path(scope) in GET_STARTS_TURN and not _is_script(headers):
+        if scope["method"] in ("GET", "HEAD") and path in GET_STARTS_TURN and not _is_script(headers):
             message = "Navigation requests cannot start a turn. Use fetch, EventSource or an HTTP client."
             return BadRequest(message, "origin", code="forbidden_origin", status=403)
         return None
@@ -132,7 +139,8 @@ class AuthMiddleware:
         self._keys = keys
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if _needs_auth(scope) and not (request_path(scope) == SESSION_PATH and scope["method"] in ("POST", "DELETE")):
+        path = scope.get(PRIVATE_PATH)
+        if path and not (path == SESSION_PATH and scope["method"] in ("POST", "DELETE")):
             try:
                 scope[USER] = self._authenticate(scope) if self._keys else LOCAL_USER
             except BadRequest as error:
@@ -207,10 +215,3 @@ def _normalize_host(name: str) -> str:
         return str(ipaddress.IPv6Address(name))
     except ValueError:
         return name
-
-
-def _needs_auth(scope: Scope) -> bool:
-    if scope["type"] != "http":
-        return False
-    path = request_path(scope)
-    return path not in PUBLIC_PATHS and static_files.find(path) is None
