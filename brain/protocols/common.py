@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from json import JSONDecoder
@@ -533,14 +533,14 @@ class Client:
     Attributes:
         models: Names of the configured models.
         specialists: All registered specialists. Naming one that the user may not call is no error.
-        callable_specialists: Those that the user may call, for suggestions.
+        find_callable: Returns those that the user may call, for suggestions.
     """
 
     user: str | None
     settings: Settings
     models: Set[str] = frozenset()
-    specialists: Set[str] = frozenset()
-    callable_specialists: Sequence[str] = ()
+    specialists: Collection[str] = ()
+    find_callable: Callable[[], Sequence[str]] = tuple
 
     @property
     def strategies(self) -> Mapping[str, StrategyName]:
@@ -583,7 +583,7 @@ def build_request(
         zone = check_time_zone(options.time_zone, f"{place}time_zone")
     for n, name in enumerate(options.specialists or ()):
         if name not in client.specialists:
-            near = suggest(name[:SHOWN_LENGTH], client.callable_specialists)
+            near = suggest(name[:SHOWN_LENGTH], client.find_callable())
             problem = f"is {quote_value(name)}, which is not a specialist of this server{near and f'.{near}'}"
             raise invalid(f"{place}specialists[{n}]", problem)
     if options.source is not None:

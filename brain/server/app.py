@@ -30,7 +30,7 @@ from brain.server.routes import (
     tasks,
     turns,
 )
-from brain.server.routes.requests import Endpoint
+from brain.server.routes.requests import Endpoint, Respond
 from brain.server.state import ServerState
 from brain.settings import Settings, read
 from brain.validation import quote_value
@@ -91,47 +91,54 @@ def mount(
 def _routes() -> list[Route]:
     gzip = Middleware(page.PageCompression, compresslevel=5)
     return [
-        Route("/", page.index),
-        Route("/page/start", page.start, middleware=[gzip]),
-        Route("/page/{file:path}", page.file),
-        Route("/v1/chat/stream", Endpoint(chat.stream_turn), methods=["GET", "POST"]),
-        Route("/v1/turns", turns.create, methods=["POST"]),
-        Route("/v1/turns/{id}", turns.show),
-        Route("/v1/turns/{id}/events", turns.events),
-        Route("/v1/turns/{id}/cancel", turns.cancel, methods=["POST"]),
-        Route("/v1/turns/{id}/steer", turns.steer, methods=["POST"]),
-        Route("/v1/turns/{id}/approvals/{call_id}", turns.approve, methods=["POST"]),
-        Route("/v1/conversations", conversations.list_conversations),
-        Route("/v1/conversations/{id}", conversations.ConversationEndpoint),
-        Route("/v1/conversations/{id}/files/{number}", conversations.file),
-        Route("/v1/conversations/{id}/typing", conversations.note_typing, methods=["POST"]),
-        Route("/v1/memory", memory.ItemsEndpoint),
-        Route("/v1/memory/{id}", memory.ItemEndpoint),
-        Route("/v1/tasks", tasks.TasksEndpoint),
-        Route("/v1/tasks/events", tasks.events),
-        Route("/v1/tasks/{id}", tasks.TaskEndpoint),
-        Route("/v1/tasks/{id}/cancel", tasks.cancel, methods=["POST"]),
-        Route("/v1/tasks/{id}/run", tasks.run, methods=["POST"]),
-        Route("/v1/tasks/{id}/approvals/{call_id}", tasks.approve, methods=["POST"]),
-        Route("/v1/chat/completions", Endpoint(openai.complete), methods=["POST"]),
-        Route("/v1/models", Endpoint(openai.models), methods=["GET"]),
-        Route("/v1/models/{name:path}", Endpoint(openai.models), methods=["GET"]),
-        Route("/api/chat", Endpoint(ollama.chat), methods=["POST"]),
-        Route("/api/generate", Endpoint(ollama.generate), methods=["POST"]),
-        Route("/api/tags", ollama.tags),
-        Route("/api/show", ollama.show, methods=["POST"]),
-        Route("/api/version", ollama.version),
-        Route("/api/ps", ollama.ps),
-        Route("/ai-sdk/chat", Endpoint(ai_sdk.chat), methods=["POST"]),
-        Route("/ai-sdk/chat/{id}/stream", Endpoint(ai_sdk.reconnect), methods=["GET"]),
-        Route("/ag-ui/run", Endpoint(ag_ui.run_agent), methods=["POST"]),
-        Route("/v1/session", session.SessionEndpoint),
-        Route("/v1/specialists", about.specialists),
-        Route("/v1/strategies", about.strategies),
-        Route("/healthz", about.healthz),
-        Route("/readyz", about.readyz),
-        Route("/metrics", about.metrics),
+        _route("/", GET=page.index),
+        _route("/page/start", gzip, GET=page.start),
+        _route("/page/{file:path}", GET=page.file),
+        _route("/v1/chat/stream", GET=chat.stream_turn, POST=chat.stream_turn),
+        _route("/v1/turns", POST=turns.create),
+        _route("/v1/turns/{id}", GET=turns.show),
+        _route("/v1/turns/{id}/events", GET=turns.events),
+        _route("/v1/turns/{id}/cancel", POST=turns.cancel),
+        _route("/v1/turns/{id}/steer", POST=turns.steer),
+        _route("/v1/turns/{id}/approvals/{call_id}", POST=turns.approve),
+        _route("/v1/conversations", GET=conversations.list_conversations),
+        _route(
+            "/v1/conversations/{id}", GET=conversations.show, PATCH=conversations.rename, DELETE=conversations.delete
+        ),
+        _route("/v1/conversations/{id}/files/{number}", GET=conversations.file),
+        _route("/v1/conversations/{id}/typing", POST=conversations.note_typing),
+        _route("/v1/memory", GET=memory.list_items, POST=memory.add, PATCH=memory.switch_recall),
+        _route("/v1/memory/{id}", GET=memory.show, PATCH=memory.change, DELETE=memory.delete),
+        _route("/v1/tasks", GET=tasks.list_tasks, POST=tasks.add),
+        _route("/v1/tasks/events", GET=tasks.events),
+        _route("/v1/tasks/{id}", GET=tasks.show, PATCH=tasks.change, DELETE=tasks.delete),
+        _route("/v1/tasks/{id}/cancel", POST=tasks.cancel),
+        _route("/v1/tasks/{id}/run", POST=tasks.run),
+        _route("/v1/tasks/{id}/approvals/{call_id}", POST=tasks.approve),
+        _route("/v1/chat/completions", POST=openai.complete),
+        _route("/v1/models", GET=openai.models),
+        _route("/v1/models/{name:path}", GET=openai.models),
+        _route("/api/chat", POST=ollama.chat),
+        _route("/api/generate", POST=ollama.generate),
+        _route("/api/tags", GET=ollama.tags),
+        _route("/api/show", POST=ollama.show),
+        _route("/api/version", GET=ollama.version),
+        _route("/api/ps", GET=ollama.ps),
+        _route("/ai-sdk/chat", POST=ai_sdk.chat),
+        _route("/ai-sdk/chat/{id}/stream", GET=ai_sdk.reconnect),
+        _route("/ag-ui/run", POST=ag_ui.run_agent),
+        _route("/v1/session", GET=session.show, POST=session.sign_in, DELETE=session.sign_out),
+        _route("/v1/specialists", GET=about.specialists),
+        _route("/v1/strategies", GET=about.strategies),
+        _route("/healthz", GET=about.healthz),
+        _route("/readyz", GET=about.readyz),
+        _route("/metrics", GET=about.metrics),
     ]
+
+
+def _route(path: str, *middleware: Middleware, **functions: Respond) -> Route:
+    """A path with its functions by HTTP method."""
+    return Route(path, Endpoint(functions), methods=[*functions], middleware=middleware)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from brain.errors import BadRequest
@@ -34,6 +34,10 @@ class ApiResponse(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Encode the body."""
         return content if isinstance(content, bytes) else encode(content)
+
+
+def no_content() -> Response:
+    return Response(status_code=204, headers=NO_STORE_HEADERS)
 
 
 def error_response(error: BadRequest, scope: Scope) -> ApiResponse:

@@ -17,7 +17,7 @@ from brain.settings import read
 from brain.turn_request import TurnRequest
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
-CLIENT = Client("me", SETTINGS, frozenset({"builtin", "ollama:m"}), frozenset({"ocr", "docs"}), ["docs", "ocr"])
+CLIENT = Client("me", SETTINGS, frozenset({"builtin", "ollama:m"}), ("docs", "ocr"), lambda: ["docs", "ocr"])
 MIB = 1024 * 1024
 FILE = Attachment(0, "f", "text/plain", b"f")
 

@@ -4,12 +4,11 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.errors import StoreError
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
-from brain.server.routes.requests import engine_of, state_of, user_of
+from brain.server.routes.requests import Request
 from brain.store import tasks
 from brain.strategies.descriptions import DESCRIPTIONS
 from brain.turn_request import STRATEGY_OPTIONS
@@ -22,8 +21,8 @@ async def specialists(request: Request) -> Response:
 
 def describe_specialists(request: Request) -> list[dict[str, Any]]:
     """Describe the specialists that the user can call."""
-    engine = engine_of(request)
-    return [engine.registry[name].describe() for name in engine.callable_specialists(user_of(request))]
+    engine = request.engine
+    return [engine.registry[name].describe() for name in engine.callable_specialists(request.username)]
 
 
 async def strategies(request: Request) -> Response:
@@ -33,7 +32,7 @@ async def strategies(request: Request) -> Response:
 
 def describe_strategies(request: Request) -> list[dict[str, Any]]:
     """Describe the strategies that requests may use."""
-    engine = engine_of(request)
+    engine = request.engine
     settings, chosen = engine.settings, engine.find_model(None)
     described = []
     for name in settings.allowed_strategies:
@@ -59,7 +58,7 @@ async def healthz(request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """`GET /readyz`: the default model responds and the store is writable."""
-    engine = engine_of(request)
+    engine = request.engine
     model = engine.find_model(None)
     trouble = await engine.store.find_problem() or await model.find_problem()
     status = {
@@ -73,8 +72,8 @@ async def readyz(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """`GET /metrics`: all metrics, in the format of the Accept header."""
-    metrics = state_of(request).telemetry.metrics
+    metrics = request.server.telemetry.metrics
     with suppress(StoreError):  # the numbers of the last request are better than none
-        metrics.set_task_states(await engine_of(request).store.read(tasks.count_states))
+        metrics.set_task_states(await request.engine.store.read(tasks.count_states))
     text, content_type = metrics.expose(request.headers.get("accept", ""))
     return Response(text, media_type=None, headers={**NO_STORE_HEADERS, "content-type": content_type})

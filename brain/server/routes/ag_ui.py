@@ -1,8 +1,8 @@
 """Route of the AG-UI protocol. A run is a turn, or the part of a turn before or after an approval."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -15,8 +15,8 @@ from brain.protocols.common import MESSAGE_LENGTH, check_limit
 from brain.runtime.commands import Decide, ShowTurn, SteerTurn
 from brain.runtime.run import RunOptions
 from brain.server.responses import SAFE_HEADERS
-from brain.server.routes.requests import client_of, engine_of, read_json, user_of
-from brain.server.routes.runs import begin_run, is_busy, start_and_stream, stream, wait_if_ending
+from brain.server.routes.requests import Request, client_of, read_json
+from brain.server.routes.runs import begin_run, is_busy, stream, wait_if_ending
 from brain.validation import quote_value
 
 _DECIDED = (SpecialistStart, SpecialistResult, SpecialistError)
@@ -29,17 +29,19 @@ _STREAM_HEADERS = {
 
 async def run_agent(request: Request) -> ASGIApp:
     """`POST /ag-ui/run`: one run of the protocol."""
-    client = client_of(request)
-    turn_request, messages, options = await read_json(request, lambda data: ag_ui.parse(data, client))
+    parse = partial(ag_ui.parse, client=client_of(request))
+    turn_request, messages, options = await read_json(request, parse)
     try:
         resumed = await _resume(request, messages, options)
     except BadRequest as error:  # the protocol requires this error within a run
         return Response(ag_ui.encode_failed_run(options, error), headers=_STREAM_HEADERS)
     if resumed is not None:
         return resumed
-    await wait_if_ending(await engine_of(request).runs.find_newest(options.conversation_id, user_of(request)))
+    await wait_if_ending(await request.engine.runs.find_newest(options.conversation_id, request.username))
     run = await begin_run(request, turn_request, "ag_ui", RunOptions(unread_seconds=0.0), messages)
-    return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.snapshot().model), rejects=is_busy)
+    response = stream(request, run, ag_ui.Encoder(options, run.id, run.snapshot().model), rejects=is_busy)
+    run.start()
+    return response
 
 
 async def _resume(request: Request, messages: Sequence[ClientMessage], options: RequestOptions) -> ASGIApp | None:
@@ -48,7 +50,7 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     Raises:
         BadRequest: the thread needs other answers, or these are too late.
     """
-    turns, user = engine_of(request).runs, user_of(request)
+    turns, user = request.engine.runs, request.username
     answers = parse_resume(options.resume)
     run = await turns.find(answers[0].turn_id, user) if answers else None
     if run is None or run.conversation_id != options.conversation_id:

@@ -1,11 +1,10 @@
 """Routes of the Vercel AI SDK. A stream is a turn, or the part of a turn before or after an approval."""
 
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
@@ -14,21 +13,21 @@ from brain.protocols import ai_sdk
 from brain.protocols.ai_sdk import RequestOptions
 from brain.runtime.commands import Decide, ShowTurn
 from brain.runtime.run import AnyRun, RunOptions
-from brain.server.responses import NO_STORE_HEADERS
+from brain.server.responses import no_content
 from brain.server.routes import runs
-from brain.server.routes.requests import client_of, engine_of, read_json, user_of
+from brain.server.routes.requests import Request, client_of, read_json
 
 _decode_options = msgspec.json.Decoder(RequestOptions).decode
 
 
 async def chat(request: Request) -> ASGIApp:
     """`POST /ai-sdk/chat`: one turn, or the rest of one after an approval."""
-    client = client_of(request)
-    turn_request, messages, options = await read_json(request, lambda data: ai_sdk.parse(data, client))
+    parse = partial(ai_sdk.parse, client=client_of(request))
+    turn_request, messages, options = await read_json(request, parse)
     if options.decisions:
         return await _continue(request, turn_request.conversation_id, options)
     if turn_request.conversation_id is not None:
-        earlier = await engine_of(request).runs.find_newest(turn_request.conversation_id, user_of(request))
+        earlier = await request.engine.runs.find_newest(turn_request.conversation_id, request.username)
         await _stop_if_waiting(earlier)
         await runs.wait_if_ending(earlier)
     run_options = RunOptions(
@@ -36,16 +35,17 @@ async def chat(request: Request) -> ASGIApp:
     )
     run = await runs.begin_run(request, turn_request, "ai_sdk", run_options, messages)
     owns_run = options.sdk_version == 5 and not options.resumable
-    encoder = _encoder(run, options)
-    return runs.start_and_stream(request, run, encoder, owns_run=owns_run, rejects=runs.is_busy)
+    response = runs.stream(request, run, _encoder(run, options), owns_run=owns_run, rejects=runs.is_busy)
+    run.start()
+    return response
 
 
 async def reconnect(request: Request) -> ASGIApp:
     """`GET /ai-sdk/chat/{id}/stream`: the turn of this chat whose end no client has received; else 204."""
     if request.method == "HEAD":  # it would count as a client of the turn
         raise HTTPException(405, headers={"Allow": "GET"})
-    nothing = Response(status_code=204, headers=NO_STORE_HEADERS)
-    run = await engine_of(request).runs.find_newest(request.path_params["id"], user_of(request))
+    nothing = no_content()
+    run = await request.engine.runs.find_newest(request.path_params["id"], request.username)
     options = _options_of(run)
     if run is None or options is None or not options.resumable:
         return nothing
@@ -65,7 +65,7 @@ async def _continue(request: Request, conversation_id: str | None, options: Requ
     Raises:
         BadRequest: the chat has no such turn, or these calls needed no approval.
     """
-    run = await engine_of(request).runs.find(options.decisions[-1].turn_id, user_of(request))
+    run = await request.engine.runs.find(options.decisions[-1].turn_id, request.username)
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):
         raise runs.gone("The turn of this approval has expired. Send the message again.")

@@ -1,13 +1,12 @@
 """The route that streams one turn as server-sent events."""
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from brain.protocols import native
 from brain.runtime.run import RunOptions
-from brain.server.routes.requests import engine_of, read_turn_request, user_of
-from brain.server.routes.runs import begin_run, gone, resume_stream, start_and_stream, stream
+from brain.server.routes.requests import Request, read_turn_request
+from brain.server.routes.runs import begin_run, gone, resume_stream, stream
 
 UNREAD_SECONDS = 30.0
 """Time for the client of a turn that was started with GET to reconnect."""
@@ -23,14 +22,17 @@ async def stream_turn(request: Request) -> ASGIApp:
         raise HTTPException(405, headers={"Allow": "GET, POST"})
     if LAST_EVENT_ID in request.headers:  # a client that reconnects never starts another turn
         turn_id, number = native.parse_event_id(request.headers[LAST_EVENT_ID])
-        run = await engine_of(request).runs.find(turn_id, user_of(request))
+        run = await request.engine.runs.find(turn_id, request.username)
         if run is None:
             raise gone("This turn has expired. Send the message again without `Last-Event-ID`.", LAST_EVENT_ID)
         return await resume_stream(request, run, number)
     is_post = request.method == "POST"
     turn_request = await read_turn_request(request)
     options = RunOptions(unread_seconds=None if is_post else UNREAD_SECONDS)
-    run, new = await engine_of(request).runs.begin_once(
+    run, new = await request.engine.runs.begin_once(
         turn_request, lambda: begin_run(request, turn_request, "native", options)
     )
-    return stream(request, run) if new is None else start_and_stream(request, new, owns_run=is_post)
+    response = stream(request, run, owns_run=is_post and new is not None)
+    if new is not None:
+        new.start()
+    return response

@@ -3,20 +3,19 @@
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version as version_of
 
-from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from brain.protocols import ollama
-from brain.protocols.common import Client
 from brain.protocols.ollama import models
 from brain.protocols.ollama.models import ModelInfo
 from brain.runtime.engine import Engine
 from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
 from brain.server.routes import runs
-from brain.server.routes.requests import client_of, engine_of, read_body
+from brain.server.routes.requests import Request, client_of, read_body
 
 IMAGE_READERS = ("vision", "ocr")
 """Specialists that read images for a model that cannot."""
@@ -32,11 +31,9 @@ async def generate(request: Request) -> ASGIApp:
     return await _complete(request, ollama.parse_generate, generate=True)
 
 
-async def _complete(
-    request: Request, parse: Callable[[bytes, Client, str | None], ollama.Parsed], *, generate: bool = False
-) -> ASGIApp:
-    client, conversation_id = client_of(request), request.headers.get(runs.CONVERSATION_ID)
-    turn_request, messages, options = await read_body(request, lambda data: parse(data, client, conversation_id))
+async def _complete(request: Request, parse: Callable[..., ollama.Parsed], *, generate: bool = False) -> ASGIApp:
+    parse = partial(parse, client=client_of(request), conversation_id=request.headers.get(runs.CONVERSATION_ID))
+    turn_request, messages, options = await read_body(request, parse)
     if options.load is not None:
         encoder = ollama.Encoder(options.model, time.time_ns, lambda _: "", generate=generate)
         return ApiResponse(encoder.load_response(options.load))
@@ -58,9 +55,8 @@ async def ps(request: Request) -> ASGIApp:
 
 async def show(request: Request) -> ASGIApp:
     """`POST /api/show`: one model."""
-    client = client_of(request)
-    shown_name, name = await read_body(request, lambda data: ollama.parse_show(data, client))
-    return ApiResponse(models.show(_model_info(engine_of(request), shown_name, name), _installed_at()))
+    shown_name, name = await read_body(request, partial(ollama.parse_show, client=client_of(request)))
+    return ApiResponse(models.show(_model_info(request.engine, shown_name, name), _installed_at()))
 
 
 async def version(request: Request) -> ASGIApp:
@@ -70,7 +66,7 @@ async def version(request: Request) -> ASGIApp:
 
 def _model_infos(request: Request) -> list[ModelInfo]:
     """The default model with each strategy, and all models by name."""
-    engine, client = engine_of(request), client_of(request)
+    engine, client = request.engine, client_of(request)
     return [_model_info(engine, name, name if name in client.models else None) for name in client.model_names]
 
 

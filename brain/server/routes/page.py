@@ -7,7 +7,6 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -17,7 +16,7 @@ from brain.runtime.engine import Engine
 from brain.server import static_files
 from brain.server.responses import SAFE_HEADERS, ApiResponse
 from brain.server.routes.about import describe_specialists, describe_strategies
-from brain.server.routes.requests import engine_of, state_of, user_of
+from brain.server.routes.requests import Request
 from brain.server.static_files import PageFile
 from brain.store import users
 
@@ -69,11 +68,11 @@ class PageCompression(GZipMiddleware):
 
 async def start(request: Request) -> Response:
     """`GET /page/start`: the signed-in user, models, strategies, specialists and limits."""
-    engine, user = engine_of(request), user_of(request)
+    engine, user = request.engine, request.username
     return ApiResponse(
         {
             "user": user,
-            "keys": bool(state_of(request).keys),
+            "keys": bool(request.server.keys),
             "models": _models(engine),
             "strategies": describe_strategies(request),
             "specialists": describe_specialists(request),

@@ -1,14 +1,15 @@
-"""Helpers of the routes to read requests: server state, user, and bodies within limits."""
+"""Requests of all routes: who sends them, and how their paths, queries and bodies are read within limits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import TypeVar, TypeVarTuple
 
 from python_multipart.multipart import parse_options_header
+from starlette import requests
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from brain.errors import BadRequest
@@ -16,6 +17,7 @@ from brain.messages import Attachment
 from brain.protocols import native
 from brain.protocols.common import (
     BODY_BYTES,
+    ID,
     MAX_ATTACHMENTS,
     Client,
     check_strictly,
@@ -42,43 +44,60 @@ FORM_FIELDS = 50
 _large_bodies = ThreadPoolExecutor(1, "large bodies")
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Request(requests.Request):
+    """A request with the state of the server.
+
+    Attributes:
+        username: the user whom the middleware authenticated; empty on public paths.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        super().__init__(scope, receive)
+        self.server: ServerState = scope["app"].state.brain
+        self.engine: Engine = self.server.engine
+        self.username: str = scope.get(USER, "")
+
+
+Respond = Callable[[Request], Awaitable[ASGIApp]]
 
 
 class Endpoint:
-    """An ASGI application that calls a function with the request and sends the returned response.
+    """An ASGI application that sends the response of a function, by HTTP method.
 
     For plain functions, Starlette wraps `send` once more, which costs time per chunk of a stream.
     """
 
-    def __init__(self, respond: Callable[[Request], Awaitable[ASGIApp]]) -> None:
-        self._respond = respond
+    def __init__(self, functions: Mapping[str, Respond]) -> None:
+        self._functions = functions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._respond(Request(scope, receive))
+        method = scope["method"]
+        response = await self._functions["GET" if method == "HEAD" else method](Request(scope, receive))
         await response(scope, receive, send)
-
-
-def state_of(request: Request) -> ServerState:
-    state = request.app.state.brain
-    assert isinstance(state, ServerState)
-    return state
-
-
-def engine_of(request: Request) -> Engine:
-    return state_of(request).engine
-
-
-def user_of(request: Request) -> str:
-    """Return the user whom the middleware authenticated."""
-    user: str = request.scope[USER]
-    return user
 
 
 def client_of(request: Request) -> Client:
     """Return the user, and what the server offers this user."""
-    engine, user = engine_of(request), user_of(request)
-    callable_specialists = engine.callable_specialists(user)
-    return Client(user, engine.settings, engine.model_names(), frozenset(engine.registry), callable_specialists)
+    engine, user = request.engine, request.username
+    return Client(
+        user, engine.settings, engine.model_names(), engine.registry, partial(engine.callable_specialists, user)
+    )
+
+
+def path_id(request: Request, not_found: BadRequest) -> str:
+    """Return the `id` in the path. Raise the error if it cannot be the ID of anything."""
+    value: str = request.path_params["id"]
+    if not ID.fullmatch(value):
+        raise not_found
+    return value
+
+
+def link(request: Request, path: str) -> str:
+    """Return the path of a route for the client, who may reach Brain below another path."""
+    return f"{request.scope.get('root_path', '')}{path}"
 
 
 def query_of(request: Request, kind: type[T]) -> T:
@@ -95,7 +114,7 @@ async def read_json(request: Request, parse: Callable[[bytes], T], limit: int = 
 
 async def read_struct(request: Request, kind: type[T]) -> T:
     """Read a small body with JSON of this type."""
-    return await read_json(request, lambda data: decode(data, kind), SMALL_BODY_BYTES)
+    return await read_json(request, partial(decode, kind=kind), SMALL_BODY_BYTES)
 
 
 async def read_body(request: Request, parse: Callable[[bytes], T], limit: int = BODY_BYTES) -> T:
@@ -109,36 +128,34 @@ async def read_body(request: Request, parse: Callable[[bytes], T], limit: int = 
         BadRequest: what `parse` raises, `bad_request`, `too_large`, or status 408 after the time limit.
     """
     body = await limit_body(request, limit).body()
-
-    def parse_and_check() -> T:
-        parsed = parse(body)
-        check_strictly(body)
-        return parsed
-
-    return await compute(len(body), parse_and_check)
+    return await compute(len(body), _parse, parse, body)
 
 
-async def compute(size: int, function: Callable[[], T]) -> T:
+def _parse(parse: Callable[[bytes], T], body: bytes) -> T:
+    parsed = parse(body)
+    check_strictly(body)
+    return parsed
+
+
+async def compute(size: int, function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Return the result of a function whose duration depends on `size` bytes.
 
     With a large size, it runs in a thread, one call at a time, and the event loop serves other requests.
     """
     if size <= LARGE_BYTES:
-        return function()
-    return await asyncio.get_running_loop().run_in_executor(_large_bodies, function)
+        return function(*args)
+    return await asyncio.get_running_loop().run_in_executor(_large_bodies, function, *args)
 
 
-def limit_body(request: Request, limit: int = BODY_BYTES) -> Request:
+def limit_body(request: Request, limit: int = BODY_BYTES) -> requests.Request:
     """Return the request with limits on the size and time of its body.
 
     Raises:
         BadRequest: immediately for a `Content-Length` over the limit, otherwise while the body is read.
     """
-    size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
-    error = too_large(f"The request body is too large; the limit is {size}.")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
-        raise error
+        raise _body_too_large(limit)
     started, received = asyncio.get_running_loop().time(), 0
 
     async def receive() -> Message:
@@ -150,10 +167,15 @@ def limit_body(request: Request, limit: int = BODY_BYTES) -> Request:
             raise BadRequest("The request body was not received in time.", status=408) from None
         received += len(message.get("body", b""))
         if received > limit:
-            raise error
+            raise _body_too_large(limit)
         return message
 
-    return Request(request.scope, receive)
+    return requests.Request(request.scope, receive)
+
+
+def _body_too_large(limit: int) -> BadRequest:
+    size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+    return too_large(f"The request body is too large; the limit is {size}.")
 
 
 async def read_turn_request(request: Request) -> TurnRequest:
@@ -162,8 +184,7 @@ async def read_turn_request(request: Request) -> TurnRequest:
         return native.parse_form(_unique(request.query_params.multi_items()), [], client_of(request))
     kind = _media_type(request)
     if kind == "application/json":
-        client = client_of(request)
-        return await read_body(request, lambda data: native.parse(data, client))
+        return await read_body(request, partial(native.parse, client=client_of(request)))
     if kind != "multipart/form-data":
         alternatives = "application/json (curl: -H 'Content-Type: application/json') or multipart/form-data (curl: -F)"
         raise _unsupported(request, alternatives)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from typing import Any, Protocol
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest, StoreError
@@ -22,8 +21,8 @@ from brain.runtime.run import DEFAULT_OPTIONS, AnyRun, Run, RunOptions
 from brain.server.admission import unavailable
 from brain.server.event_stream import Encoder, EventStreamResponse, Reader, wait_for_disconnect
 from brain.server.rate_limits import RETRY_SOON, rate_limited
-from brain.server.responses import NO_STORE_HEADERS, ApiResponse
-from brain.server.routes.requests import compute, engine_of, state_of
+from brain.server.responses import ApiResponse, no_content
+from brain.server.routes.requests import Request, compute
 from brain.store import answers
 from brain.store.answers import normalize
 from brain.turn_request import TurnRequest
@@ -56,7 +55,7 @@ async def begin_run(
     history: History | None = None
     if messages is not None:
         turn_request, history = await _prepare_history(request, turn_request, messages)
-    state = state_of(request)
+    state = request.server
     user = turn_request.user
     traceparent = request.headers.get("traceparent", "")
 
@@ -81,12 +80,12 @@ async def _prepare_history(
     request: Request, turn_request: TurnRequest, messages: Sequence[ClientMessage]
 ) -> tuple[TurnRequest, History]:
     """The turn and the history of a client that sends the whole conversation."""
-    engine = engine_of(request)
+    engine = request.engine
     size = sum(map(_size, messages))
     sent = [one.text for one in messages if one.role == "assistant" and one.text]
     marks = UNKNOWN
     if sent:
-        texts = await compute(size, lambda: [*map(normalize, sent)])
+        texts = await compute(size, list, map(normalize, sent))
         with suppress(StoreError):  # without the store, no answer is known
             marks = await engine.store.read(answers.find_marks, turn_request.user or "", texts)
 
@@ -113,12 +112,24 @@ def _size(message: ClientMessage) -> int:
 
 def inline_results(request: Request, run: Run) -> InlineText:
     """Return the text encoder for protocols that have no events for calls."""
-    settings = engine_of(request).settings
+    settings = request.engine.settings
     return InlineText(settings.show_results, f"{request.base_url}v1/turns/{run.id}", has_keys=bool(settings.keys))
 
 
-def stream(request: Request, run: AnyRun, encoder: Encoder | None = None, after: int = 0) -> EventStreamResponse:
-    """Return a response that streams the events of a run after the event `after`.
+def stream(
+    request: Request,
+    run: AnyRun,
+    encoder: Encoder | None = None,
+    after: int = 0,
+    *,
+    owns_run: bool = False,
+    rejects: Callable[[Error], bool] | None = None,
+) -> EventStreamResponse:
+    """Return a response that streams the events of a run after the event `after`. The caller then starts a new run.
+
+    Args:
+        owns_run: whether the run stops when this client disconnects.
+        rejects: as in `EventStreamResponse`.
 
     Raises:
         BadRequest: `gone`, if these events have expired; `rate_limited`, if the run has too many readers.
@@ -127,43 +138,11 @@ def stream(request: Request, run: AnyRun, encoder: Encoder | None = None, after:
         raise rate_limited(
             f"This turn has reached its limit of {READERS_LIMIT} connections. Try again later.", RETRY_SOON
         )
-    return _stream(request, run, encoder, after)
-
-
-def start_and_stream(
-    request: Request,
-    run: Run,
-    encoder: Encoder | None = None,
-    *,
-    owns_run: bool = False,
-    rejects: Callable[[Error], bool] | None = None,
-) -> EventStreamResponse:
-    """Start a run, and return a response that streams it.
-
-    Args:
-        owns_run: whether the run stops when this client disconnects.
-        rejects: as in `EventStreamResponse`.
-    """
-    response = _stream(request, run, encoder, owns_run=owns_run, rejects=rejects)
-    run.start()
-    return response
-
-
-def _stream(
-    request: Request,
-    run: AnyRun,
-    encoder: Encoder | None,
-    after: int = 0,
-    *,
-    owns_run: bool = False,
-    rejects: Callable[[Error], bool] | None = None,
-) -> EventStreamResponse:
-    state = state_of(request)
-    heartbeat = state.engine.settings.heartbeat_seconds
+    heartbeat = request.engine.settings.heartbeat_seconds
     return EventStreamResponse(
         Reader(run, encoder, after, heartbeat=heartbeat, owns_run=owns_run),
         heartbeat=heartbeat,
-        count_streams=state.telemetry.metrics.count_streams,
+        count_streams=request.server.telemetry.metrics.count_streams,
         rejects=rejects,
     )
 
@@ -178,7 +157,9 @@ class CompletionEncoder(Encoder, Protocol):
 async def complete(request: Request, run: Run, encoder: CompletionEncoder, *, streams: bool) -> ASGIApp:
     """Start a run, and return its stream or its whole response. A failure before the first text has an HTTP status."""
     if streams:
-        return start_and_stream(request, run, encoder, owns_run=True, rejects=lambda error: True)
+        response = stream(request, run, encoder, owns_run=True, rejects=lambda error: True)
+        run.start()
+        return response
     body = encoder.encode_response(await _collect_events(request, run))
     return ApiResponse(body, headers={name.decode(): value.decode() for name, value in encoder.headers})
 
@@ -198,7 +179,7 @@ async def resume_stream(request: Request, run: AnyRun, after: int) -> ASGIApp:
     """Return the native stream after an event. After the last event, 204 stops the reconnects of an EventSource."""
     await run.catch_up(after)
     if run.has_ended and after == run.log.last and request.method == "GET":
-        return Response(status_code=204, headers=NO_STORE_HEADERS)
+        return no_content()
     return stream(request, run, after=after)
 
 
@@ -245,8 +226,8 @@ def _move_reasoning(events: Sequence[Event]) -> list[Event]:
     return moved[::-1]
 
 
-def not_found(message: str = TURN_EXPIRED) -> BadRequest:
-    return BadRequest(message, code="not_found", status=404)
+def not_found(message: str = TURN_EXPIRED, field: str | None = None) -> BadRequest:
+    return BadRequest(message, field, code="not_found", status=404)
 
 
 def gone(message: str, field: str | None = None) -> BadRequest:

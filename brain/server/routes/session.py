@@ -3,16 +3,14 @@
 import time
 
 import msgspec
-from starlette.endpoints import HTTPEndpoint
-from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.errors import BadRequest
 from brain.protocols.common import decode
 from brain.server.auth import SESSION_SECONDS
 from brain.server.middleware import COOKIE, SECURE_COOKIE, invalid_key, is_secure
-from brain.server.responses import NO_STORE_HEADERS, ApiResponse
-from brain.server.routes.requests import read_json, state_of, user_of
+from brain.server.responses import ApiResponse, no_content
+from brain.server.routes.requests import Request, read_json
 from brain.settings import LOCAL_USER
 
 BODY_BYTES = 16 * 1024
@@ -25,32 +23,31 @@ class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
     key: str
 
 
-class SessionEndpoint(HTTPEndpoint):
-    """`/v1/session`: the session of a browser."""
+async def sign_in(request: Request) -> Response:
+    """`POST /v1/session`: sign in with a key. Without API keys, all clients are the local user."""
+    keys = request.server.keys
+    key = await read_json(request, _parse_key, BODY_BYTES)
+    if not keys:
+        return ApiResponse({"user": LOCAL_USER})
+    session = keys.open_session(key, time.time())
+    if session is None:
+        raise invalid_key(request.scope, keys, "key")
+    user, token = session
+    response = ApiResponse({"user": user})
+    _set_cookie(response, request, token, SESSION_SECONDS)
+    return response
 
-    async def post(self, request: Request) -> Response:
-        """Sign in with a key. Without API keys, all clients are the local user."""
-        keys = state_of(request).keys
-        key = await read_json(request, _parse_key, BODY_BYTES)
-        if not keys:
-            return ApiResponse({"user": LOCAL_USER})
-        session = keys.open_session(key, time.time())
-        if session is None:
-            raise invalid_key(request.scope, keys, "key")
-        user, token = session
-        response = ApiResponse({"user": user})
-        _set_cookie(response, request, token, SESSION_SECONDS)
-        return response
 
-    async def get(self, request: Request) -> Response:
-        """Show the user."""
-        return ApiResponse({"user": user_of(request)})
+async def show(request: Request) -> Response:
+    """`GET /v1/session`: show the user."""
+    return ApiResponse({"user": request.username})
 
-    async def delete(self, request: Request) -> Response:
-        """Sign out: the browser deletes the cookie."""
-        response = Response(status_code=204, headers=NO_STORE_HEADERS)
-        _set_cookie(response, request, "", 0)
-        return response
+
+async def sign_out(request: Request) -> Response:
+    """`DELETE /v1/session`: sign out, which deletes the cookie."""
+    response = no_content()
+    _set_cookie(response, request, "", 0)
+    return response
 
 
 def _parse_key(data: bytes) -> bytes:

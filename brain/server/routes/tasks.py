@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from starlette.endpoints import HTTPEndpoint
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -21,9 +19,9 @@ from brain.protocols.native import resources as protocol
 from brain.protocols.native.queries import TasksQuery
 from brain.server.event_stream import EventStreamResponse
 from brain.server.rate_limits import RETRY_SOON, rate_limited
-from brain.server.responses import NO_STORE_HEADERS, ApiResponse, error_body
+from brain.server.responses import NO_STORE_HEADERS, ApiResponse, error_body, no_content
 from brain.server.routes.chat import LAST_EVENT_ID
-from brain.server.routes.requests import engine_of, query_of, read_json, read_struct, state_of, user_of
+from brain.server.routes.requests import Request, link, path_id, query_of, read_json, read_struct
 from brain.server.routes.runs import READERS_LIMIT, not_found
 from brain.server.state import ServerState
 from brain.store import tasks
@@ -31,65 +29,59 @@ from brain.store.tx import Tx
 from brain.task import Task
 from brain.tasks import schedule
 
-NO_TASK = "Task not found."
-
 log = logging.getLogger("brain")
 
 
-class TasksEndpoint(HTTPEndpoint):
-    """`/v1/tasks`: all tasks of a user."""
+async def list_tasks(request: Request) -> Response:
+    """`GET /v1/tasks`: list tasks, newest first."""
+    query = query_of(request, TasksQuery)
 
-    async def get(self, request: Request) -> Response:
-        """List tasks, newest first."""
-        query = query_of(request, TasksQuery)
+    def read(tx: Tx) -> tuple[Sequence[Task], int]:
+        found = tasks.list_tasks(
+            tx,
+            request.username,
+            query.states,
+            before=query.before,
+            limit=query.limit + 1,
+            conversation_id=query.conversation_id,
+        )
+        return found, tasks.newest_packet(tx, request.username)
 
-        def read(tx: Tx) -> tuple[Sequence[Task], int]:
-            found = tasks.list_tasks(
-                tx,
-                user_of(request),
-                query.states,
-                before=query.before,
-                limit=query.limit + 1,
-                conversation_id=query.conversation_id,
-            )
-            return found, tasks.newest_packet(tx, user_of(request))
-
-        found, cursor = await engine_of(request).store.read(read)
-        return ApiResponse(protocol.encode_tasks([_data(task) for task in found], query.limit, cursor))
-
-    async def post(self, request: Request) -> Response:
-        """Add a task, or return its next times with `dry_run`."""
-        body = await read_json(request, queries.parse_new_task, queries.SMALL_BODY_BYTES)
-        service = engine_of(request).tasks
-        if body.dry_run:
-            task = service.check(user_of(request), msgspec.structs.replace(body, prompt=body.prompt or "-"))
-            times = []
-            if task.start is not None:
-                times = schedule.next_times(task.every, task.start, task.time_zone, datetime.now(UTC))
-            return ApiResponse(protocol.encode_preview(schedule.to_words(task), times))
-        task = await service.create(service.check(user_of(request), body))
-        url = f"{request.scope.get('root_path', '')}/v1/tasks/{task.id}"
-        return ApiResponse(_data(task), 201, {"Location": url})
+    found, cursor = await request.engine.store.read(read)
+    return ApiResponse(protocol.encode_tasks([_data(task) for task in found], query.limit, cursor))
 
 
-class TaskEndpoint(HTTPEndpoint):
-    """`/v1/tasks/{id}`: one task."""
+async def add(request: Request) -> Response:
+    """`POST /v1/tasks`: add a task, or return its next times with `dry_run`."""
+    body = await read_json(request, queries.parse_new_task, queries.SMALL_BODY_BYTES)
+    service = request.engine.tasks
+    if body.dry_run:
+        task = service.check(request.username, msgspec.structs.replace(body, prompt=body.prompt or "-"))
+        times = []
+        if task.start is not None:
+            times = schedule.next_times(task.every, task.start, task.time_zone, datetime.now(UTC))
+        return ApiResponse(protocol.encode_preview(schedule.to_words(task), times))
+    task = await service.create(service.check(request.username, body))
+    return ApiResponse(_data(task), 201, {"Location": link(request, f"/v1/tasks/{task.id}")})
 
-    async def get(self, request: Request) -> Response:
-        """Show it."""
-        return _response(await engine_of(request).store.read(tasks.find, user_of(request), _task_id(request)))
 
-    async def patch(self, request: Request) -> Response:
-        """Change the fields in the body."""
-        task_id = _task_id(request)
-        edit = await read_json(request, queries.parse_task_edit, queries.SMALL_BODY_BYTES)
-        return _response(await engine_of(request).tasks.change(user_of(request), task_id, edit))
+async def show(request: Request) -> Response:
+    """`GET /v1/tasks/{id}`: show it."""
+    return _response(await request.engine.store.read(tasks.find, request.username, path_id(request, _not_found())))
 
-    async def delete(self, request: Request) -> Response:
-        """Cancel and delete it."""
-        if not await engine_of(request).delete_task(user_of(request), _task_id(request)):
-            raise _not_found()
-        return Response(status_code=204, headers=NO_STORE_HEADERS)
+
+async def change(request: Request) -> Response:
+    """`PATCH /v1/tasks/{id}`: change the fields in the body."""
+    task_id = path_id(request, _not_found())
+    edit = await read_json(request, queries.parse_task_edit, queries.SMALL_BODY_BYTES)
+    return _response(await request.engine.tasks.change(request.username, task_id, edit))
+
+
+async def delete(request: Request) -> Response:
+    """`DELETE /v1/tasks/{id}`: cancel and delete it."""
+    if not await request.engine.delete_task(request.username, path_id(request, _not_found())):
+        raise _not_found()
+    return no_content()
 
 
 async def cancel(request: Request) -> Response:
@@ -98,7 +90,7 @@ async def cancel(request: Request) -> Response:
     if not ID.fullmatch(task_id):
         error = invalid("id", "is not the ID of a task; use one from GET /v1/tasks")
         return ApiResponse({"outcome": "invalid", **error_body(error)}, error.status)
-    outcome, task = await engine_of(request).tasks.write(tasks.cancel, user_of(request), task_id)
+    outcome, task = await request.engine.tasks.write(tasks.cancel, request.username, task_id)
     if task is None:
         error = _not_found()
         return ApiResponse({"outcome": outcome, **error_body(error)}, error.status)
@@ -107,21 +99,21 @@ async def cancel(request: Request) -> Response:
 
 async def run(request: Request) -> Response:
     """`POST /v1/tasks/{id}/run`: run it at once."""
-    return _response(await engine_of(request).tasks.run_now(user_of(request), _task_id(request)))
+    return _response(await request.engine.tasks.run_now(request.username, path_id(request, _not_found())))
 
 
 async def approve(request: Request) -> Response:
     """`POST /v1/tasks/{id}/approvals/{call_id}`: approve or decline a call."""
-    task_id = _task_id(request)
+    task_id = path_id(request, _not_found())
     body = await read_struct(request, native.ApprovalBody)
     call_id: str = request.path_params["call_id"]
-    decided = await engine_of(request).tasks.write(tasks.decide, user_of(request), task_id, call_id, body.approve)
+    decided = await request.engine.tasks.write(tasks.decide, request.username, task_id, call_id, body.approve)
     return _response(decided)
 
 
 async def events(request: Request) -> ASGIApp:
     """`GET /v1/tasks/events`: packets after `Last-Event-ID` or `?after=`, or from now on."""
-    state, user = state_of(request), user_of(request)
+    state, user = request.server, request.username
     service = state.engine.tasks
     newest = await service.store.read(tasks.newest_packet, user)
     after = newest
@@ -169,15 +161,8 @@ async def _read_channel(state: ServerState, user: str, after: int, heartbeat: fl
             del state.task_readers[user]
 
 
-def _task_id(request: Request) -> str:
-    task_id: str = request.path_params["id"]
-    if not ID.fullmatch(task_id):
-        raise _not_found()
-    return task_id
-
-
 def _not_found() -> BadRequest:
-    return not_found(NO_TASK)
+    return not_found("Task not found.")
 
 
 def _response(task: Task | None) -> Response:

@@ -1,6 +1,5 @@
 """Routes for turns that need no connected client: start, read, stop, steer and approve them."""
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -14,7 +13,7 @@ from brain.runtime.commands import CancelTurn, Decide, ShowTurn, SteerTurn
 from brain.runtime.run import AnyRun
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.chat import LAST_EVENT_ID
-from brain.server.routes.requests import engine_of, read_json, read_struct, read_turn_request, user_of
+from brain.server.routes.requests import Request, link, read_json, read_struct, read_turn_request
 from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream
 from brain.store import conversations
 
@@ -22,19 +21,17 @@ from brain.store import conversations
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: start a turn, which runs without a connected client."""
     turn_request = await read_turn_request(request)
-    run, new = await engine_of(request).runs.begin_once(
-        turn_request, lambda: begin_run(request, turn_request, "native")
-    )
+    run, new = await request.engine.runs.begin_once(turn_request, lambda: begin_run(request, turn_request, "native"))
     if new is not None:
         new.start()
-    url = f"{request.scope.get('root_path', '')}/v1/turns/{run.id}"
+    url = link(request, f"/v1/turns/{run.id}")
     body = {"turn_id": run.id, "conversation_id": run.conversation_id, "events": f"{url}/events"}
     return ApiResponse(body, 201, {"Location": url})
 
 
 async def events(request: Request) -> ASGIApp:
     """`GET /v1/turns/{id}/events`: events after `Last-Event-ID` or `?after=`, an event ID or number."""
-    run = await engine_of(request).runs.find(request.path_params["id"], user_of(request))
+    run = await request.engine.runs.find(request.path_params["id"], request.username)
     if run is None:
         raise gone(TURN_EXPIRED)
     after = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
@@ -49,7 +46,7 @@ async def events(request: Request) -> ASGIApp:
 
 async def show(request: Request) -> Response:
     """`GET /v1/turns/{id}`: the report of the turn, by its ID or that of its stored answer."""
-    engine, user, turn_id = engine_of(request), user_of(request), request.path_params["id"]
+    engine, user, turn_id = request.engine, request.username, request.path_params["id"]
     run = await engine.runs.find(turn_id, user)
     if run is not None:
         return _report(request, run, await run.control(ShowTurn()))
@@ -84,12 +81,12 @@ async def approve(request: Request) -> Response:
 
 
 async def _find(request: Request) -> AnyRun:
-    run = await engine_of(request).runs.find(request.path_params["id"], user_of(request))
+    run = await request.engine.runs.find(request.path_params["id"], request.username)
     if run is None:
         raise not_found()
     return run
 
 
 def _report(request: Request, run: AnyRun, exchange: Exchange, status: int = 200) -> Response:
-    cost = engine_of(request).settings.cost
+    cost = request.engine.settings.cost
     return ApiResponse(turn_report(run.conversation_id, exchange, run.user, cost, block_content), status)
