@@ -243,7 +243,10 @@ async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: Non
             events.append(event)
             on_event(event)
 
-    await turn.run(emit)
+    try:
+        await turn.run(emit)
+    finally:
+        emit(turn.end())
     assert isinstance(events[0], TurnStart)
     assert isinstance(events[-2], Usage)
     ends = [event for event in events if isinstance(event, Done | Error)]

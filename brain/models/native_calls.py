@@ -62,13 +62,16 @@ class CallAssembler:
 
     Args:
         offered: The names of the tools in the request.
+
+    Attributes:
+        calls: All calls so far.
     """
 
-    __slots__ = ("_calls", "_has_text_after", "_lost", "_offered")
+    __slots__ = ("_has_text_after", "_lost", "_offered", "calls")
 
     def __init__(self, offered: Collection[str] = ()) -> None:
         self._offered = offered
-        self._calls: list[_Call] = []
+        self.calls: list[_Call] = []
         self._has_text_after = False  # since the last delta
         self._lost = ""  # why some arguments belong to no call
 
@@ -79,9 +82,9 @@ class CallAssembler:
         candidates = self._find(delta)
         call = candidates[0] if candidates else None
         is_new = bool(delta.name) and (call is None or self._begins_call(call, delta, text))
-        if is_new and len(self._calls) < MAX_CALLS:
+        if is_new and len(self.calls) < MAX_CALLS:
             call = _Call(delta.name, is_doubtful=call is not None and call.name == delta.name)
-            self._calls.append(call)
+            self.calls.append(call)
         elif is_new or call is None:  # a delta without a name never opens a call
             self.lose(NAMELESS if text.strip() else "")
             return ()
@@ -99,18 +102,15 @@ class CallAssembler:
         is_whole = isinstance(delta.arguments, dict) and bool(delta.arguments)  # {} may be a placeholder
         return self._take(None if is_whole else -1) if is_new or is_whole else ()
 
-    def __bool__(self) -> bool:
-        return bool(self._calls)
-
     @property
     def has_started(self) -> bool:
         """Whether a call was returned before the end of the answer."""
-        return any(call.is_taken for call in self._calls)
+        return any(call.is_taken for call in self.calls)
 
     @property
     def is_waiting(self) -> bool:
         """Whether something is still to be returned."""
-        return bool(self._lost) or not all(call.is_taken for call in self._calls)
+        return bool(self._lost) or not all(call.is_taken for call in self.calls)
 
     def end_by_text(self) -> Sequence[NativeCall]:
         """Return the calls that are complete, because text follows them."""
@@ -123,7 +123,7 @@ class CallAssembler:
 
     def finish(self, *, is_cut: bool) -> Sequence[NativeCall]:
         """Return the remaining calls at the end of the answer, or before, if it `is_cut`."""
-        waiting = [call for call in self._calls if not call.is_taken]
+        waiting = [call for call in self.calls if not call.is_taken]
         is_unclear = bool(self._lost) or any(call.has_several() for call in waiting)
         calls = []
         for call in waiting:
@@ -142,7 +142,7 @@ class CallAssembler:
 
     def _find(self, delta: CallDelta) -> "list[_Call]":
         """Return the calls that a delta may continue, the likeliest first."""
-        newest = self._calls[::-1]
+        newest = self.calls[::-1]
         by_id = [call for call in newest if delta.id and delta.id in call.labels]
         by_index = [call for call in newest if delta.index is not None and delta.index in call.labels]
         if both := [call for call in by_id if call in by_index]:
@@ -172,7 +172,7 @@ class CallAssembler:
     def _take(self, end: int | None) -> Sequence[NativeCall]:
         """Return the first calls up to `end` whose arguments are whole."""
         taken = []
-        for call in self._calls[:end]:
+        for call in self.calls[:end]:
             if not call.is_taken:
                 if not call.object():  # {} may be a placeholder
                     break

@@ -182,7 +182,7 @@ class Reply:
 
     def _decode_with_template(self, items: bytes) -> list[Chunk] | None:
         """Return the text of items that all match the template; None if they must be decoded one by one."""
-        if self._template is None or self._pending_surrogate or self.is_over or self._calls:
+        if self._template is None or self._pending_surrogate or self.is_over or self._calls.calls:
             return None
         texts = self._template.texts(items)
         if texts is None:
@@ -270,14 +270,18 @@ class Reply:
                 self.is_over = True
             case ModelError():
                 self._fail(part)
-            case UnknownFinish() if not (self._has_text or self._calls):
+            case UnknownFinish() if not self._has_content:
                 self._fail(failures.from_event(f"finish reason {part.reason}, without a text"))
-            case Finish() | UnknownFinish() | EndOfReply() if self._unreadable and not (self._has_text or self._calls):
+            case Finish() | UnknownFinish() | EndOfReply() if self._unreadable and not self._has_content:
                 self._fail(self._unreadable)
             case Finish() | UnknownFinish() | EndOfReply():
                 self._end(part, chunks)
             case _:
                 chunks.append(part)
+
+    @property
+    def _has_content(self) -> bool:
+        return self._has_text or bool(self._calls.calls)
 
     def _end(self, part: Finish | UnknownFinish | EndOfReply, chunks: list[Chunk]) -> None:
         has_finished = self.has_ended or part == Finish("stop")
@@ -319,7 +323,9 @@ async def stream_chunks(
                 async for data in body:
                     while data and not reply.is_over:
                         part, data = data[:STEP_BYTES], data[STEP_BYTES:]
-                        steps = _split_long_texts(reply.feed(part))
+                        steps = reply.feed(part)
+                        if any(type(step) is not str or len(step) > STEP_LENGTH for step in steps):
+                            steps = _split_long_texts(steps)
                         del part  # free it while the next read is awaited
                         while steps:
                             yield steps.pop(0)

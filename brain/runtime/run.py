@@ -189,18 +189,15 @@ class Run:
         turn = self._turn
         is_private.set(turn.setup.request.private)  # in this task, and in all that it creates
         try:
-            await turn.run(self._append)
+            await turn.run(self.log.append)
         finally:
-            self._cut()
+            self._end()
 
-    def _append(self, events: Sequence[Event]) -> None:
-        turn = self._turn
-        if turn is None:  # an abandoned task still runs
+    def _end(self) -> None:
+        """End the turn if it could not end by itself. Record its end, and append its last events."""
+        if self._turn is None:
             return
-        if turn.last is None:
-            self.log.append(events)
-            return
-        self._turn = None
+        events, self._turn = self._turn.end(), None
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         callbacks, self.on_end = self.on_end, []  # frees the objects that they refer to
@@ -262,12 +259,7 @@ class Run:
             _, pending = await asyncio.wait({self._task}, timeout=ABORT_SECONDS)
             if pending:
                 log.error("turn %s: the task does not end", self.id)
-        self._cut()  # a task that was cancelled before its first step did not do this
-
-    def _cut(self) -> None:
-        """End a turn that could not end by itself."""
-        if self._turn is not None:
-            self._append(self._turn.cut())
+        self._end()  # a task that was cancelled before its first step did not do this
 
     async def wait_ended(self) -> None:
         """Wait until the turn has ended."""

@@ -125,11 +125,9 @@ class ModelPass:
         assert self._task is not None
         self._cancellations = self._task.cancelling()
         try:
-            self._take(await self._open())
-            while not self._is_over and self._stream is not None:
-                if self._state.inbox and self._can_be_interrupted():
-                    break
-                self._take(await self._read(self._stream))
+            await self._open()
+            if self._stream is not None:
+                await self._read(self._stream)
             if events := self._flush_text():
                 self._state.emit(events)
         except Exception as failure:
@@ -215,8 +213,8 @@ class ModelPass:
 
     # Reading
 
-    async def _open(self) -> Chunk | None:
-        """Send the request and return the first chunk.
+    async def _open(self) -> None:
+        """Send the request and take the first chunk.
 
         Try again, once each, if the server rejects a prefill or tools, has no room for the whole history, or asks for
         a short wait.
@@ -247,7 +245,7 @@ class ModelPass:
             request = PassRequest(messages, self._nth, self._sampling, tools, choice, self._plan.decoding)
             self._stream = stream = self._setup.open_stream(self._model, self._number, request)
             try:
-                return await self._read(stream)
+                await self._read(stream, is_first=True)
             except ToolsRefused:
                 await self._close_stream()
                 self._state.accounting.are_tools_refused = True
@@ -267,13 +265,15 @@ class ModelPass:
                     has_waited = True
                     await self._wait(seconds)
                     if self._is_over:
-                        return ""
+                        return
                     continue
                 left_out = transcript.shorten() if error.code == "model_context" and self._is_first else 0
                 if not left_out:
                     raise
                 log.info("history too long for the model; Brain leaves out %d exchanges", left_out)
                 self._state.show_notice(notices.trimmed(left_out))
+            else:
+                return
         raise ModelError("model_failed", "The model server rejected the request.")
 
     def _choose_tool(self) -> str:
@@ -285,43 +285,48 @@ class ModelPass:
             return "required" if choice else "auto"
         return next((name for name, tool in policy.tools.items() if tool.name == choice), "required")
 
-    async def _read(self, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
-        """Return the next chunk, or None at the end of the stream. An interruption ends the pass."""
+    async def _read(self, stream: AsyncGenerator[Chunk, None], *, is_first: bool = False) -> None:
+        """Take the chunks of a stream, or the first one. An interruption ends the pass."""
         task = self._task
         assert task is not None
         chunk: Chunk | None
-        self._is_reading = True
-        try:
-            chunk = await stream.__anext__()  # anext() with a default costs as much as the rest of this method
-        except StopAsyncIteration:
-            self._stream = chunk = None
-        except asyncio.CancelledError:
-            if not self._is_interrupted:
-                raise
-            chunk = ""
-        except Exception:
-            if task.cancelling() == self._cancellations:
-                raise
-            log.warning("model stream failed during cancellation", exc_info=True)
-            chunk = ""
-        finally:
-            self._is_reading = False
-            is_interrupted, self._is_interrupted = self._is_interrupted, False
-            if is_interrupted:
-                task.uncancel()
-        if task.cancelling() > self._cancellations:  # the turn was stopped, but the stream swallowed the cancellation
-            await asyncio.sleep(0)
-            raise asyncio.CancelledError
-        if self._silent_seconds is not None:
-            unit = "second" if self._silent_seconds == 1 else "seconds"
-            raise ModelError("model_failed", f"The model sent nothing for {self._silent_seconds:g} {unit}.")
-        if is_interrupted:
-            if self.calls is None and self._read_until is not None:
+        while not self._is_over and self._stream is not None:
+            if not is_first and self._state.inbox and self._can_be_interrupted():
+                return
+            self._is_reading = True
+            try:
+                chunk = await stream.__anext__()  # anext() with a default costs as much as the rest of this method
+            except StopAsyncIteration:
+                self._stream = chunk = None
+            except asyncio.CancelledError:
+                if not self._is_interrupted:
+                    raise
+                chunk = ""
+            except Exception:
+                if task.cancelling() == self._cancellations:
+                    raise
+                log.warning("model stream failed during cancellation", exc_info=True)
+                chunk = ""
+            finally:
+                self._is_reading = False
+                is_interrupted, self._is_interrupted = self._is_interrupted, False
+                if is_interrupted:
+                    task.uncancel()
+            if task.cancelling() > self._cancellations:  # the turn was stopped, but the stream swallowed this
+                await asyncio.sleep(0)
+                raise asyncio.CancelledError
+            if self._silent_seconds is not None:
+                unit = "second" if self._silent_seconds == 1 else "seconds"
+                raise ModelError("model_failed", f"The model sent nothing for {self._silent_seconds:g} {unit}.")
+            if is_interrupted and self.calls is None and self._read_until is not None:
                 log.info("model stream stayed open after the model finished")
-                return None
-            self._is_over = self.was_interrupted = True
-            return ""
-        return chunk
+                chunk = None
+            elif is_interrupted:
+                self._is_over = self.was_interrupted = True
+                chunk = ""
+            self._take(chunk)
+            if is_first:
+                return
 
     async def _wait(self, seconds: float) -> None:
         """Wait before a request. Like a read, the wait can be interrupted."""
@@ -332,7 +337,7 @@ class ModelPass:
 
         self._state.deadline.expect_nothing()
         self._stream = pause()
-        await self._read(self._stream)
+        await self._read(self._stream, is_first=True)
         await self._close_stream()
 
     def _interrupt(self) -> None:

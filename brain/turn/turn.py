@@ -52,15 +52,11 @@ class Turn:
 
     Args:
         strategy: Makes the strategy of this turn.
-
-    Attributes:
-        last: The event that ended the turn, or None while it runs.
     """
 
     def __init__(self, setup: TurnSetup, strategy: Callable[["Turn"], Strategy]) -> None:
         self.setup = setup
         self.state = TurnState(setup)
-        self.last: Done | Error | None = None
         self._strategy = strategy(self)
         self._writer = self._strategy.writer
         self.state.shows_all = self._writer.exchange is self.state.exchange
@@ -170,7 +166,7 @@ class Turn:
     # Execution
 
     async def run(self, emit: Emit) -> None:
-        """Execute the turn. `emit` takes events that happen together.
+        """Execute the turn. `emit` takes events that happen together; `end` returns the last ones.
 
         Raises:
             CancelledError: Something other than `stop` cancelled the task. The turn has ended.
@@ -217,7 +213,7 @@ class Turn:
         has_cancelled = self._stop_reason is not None and not was_stopped
         if is_delivered and self._stop_reason is None:
             self._stop_reason = "cancelled"
-        self._end(error)
+        self._complete(error)
         if has_cancelled:
             if not is_delivered:  # `stop` came in the last step, so the cancellation is still to come
                 with suppress(asyncio.CancelledError):
@@ -227,19 +223,18 @@ class Turn:
         if setup.store is not None:
             with suppress(asyncio.CancelledError):  # a caller that cancels now does not wait for the store
                 problem = await setup.store(state.exchange)
-        emit((*([Notice("unkept", problem)] if problem else []), *self.cut()))
+        if problem:
+            self._ending = (Notice("unkept", problem), *self._ending)
         if task.cancelling() > cancellations:
             raise asyncio.CancelledError
 
-    def cut(self) -> Sequence[Event]:
+    def end(self) -> Sequence[Event]:
         """End the turn if it still runs. Return its last events."""
         if not self._ending:
             if self._stop_reason != "shutdown":
                 self._stop_reason = "cancelled"
-            self._end(None)
-        last = self._ending[-1]
-        assert isinstance(last, Done | Error)
-        self.last = last
+            self._complete(None)
+        self.state.emit = lambda events: None  # an abandoned task may still run
         return self._ending
 
     def _announce(self) -> None:
@@ -555,7 +550,7 @@ class Turn:
 
     # Ending
 
-    def _end(self, error: Error | None) -> None:
+    def _complete(self, error: Error | None) -> None:
         """Complete the exchange and build the last events."""
         state, accounting, reason = self.state, self.state.accounting, self._stop_reason
         if reason in ("deadline", "cancelled") and error is None:
@@ -582,7 +577,7 @@ class Turn:
             state.exchange.parts.append(Text(text, len(accounting.passes)))
             unread.append(Token(text))
         exchange = state.exchange
-        self._complete(exchange)
+        self._fill(exchange)
         last = error or Done(
             stop_reason=self._final_reason(),
             message_id=exchange.answer_id,
@@ -613,10 +608,10 @@ class Turn:
         if self._ending:
             return exchange
         copied = msgspec.structs.replace(exchange, parts=[*exchange.parts])
-        self._complete(copied)
+        self._fill(copied)
         return copied
 
-    def _complete(self, exchange: Exchange) -> None:
+    def _fill(self, exchange: Exchange) -> None:
         """Give an exchange what the turn knows of it so far."""
         state, accounting, current = self.state, self.state.accounting, self._pass
         running = [] if current is None else [accounting.report_pass(current.first_text)]

@@ -110,7 +110,13 @@ class Execution:
         self.stored.append((exchange.outcome, exchange.answer))
 
     def start(self) -> None:
-        self.task = asyncio.create_task(self.turn.run(self.emit))
+        self.task = asyncio.create_task(self.run())
+
+    async def run(self) -> None:
+        try:
+            await self.turn.run(self.emit)
+        finally:
+            self.emit(self.turn.end())
 
     async def run_until(self, when: type[Event], end: Callable[[], None], *, inside: bool = False) -> None:
         """Start the turn and end it at an event: in the same step, or once everything waits."""
@@ -409,7 +415,7 @@ def test_a_turn_that_is_stopped_before_its_start_sends_no_request() -> None:
         one = Execution(Player(["never"]))
         one.turn.stop("shutdown")
         one.turn.stop("cancelled")
-        await one.turn.run(one.emit)
+        await one.run()
         assert (one.model.requests, short(one.events)) == ([], [{"failed": "shutdown"}])
         assert (one.stored, one.turn.state.exchange.question) == ([("shutdown", "")], "Hi")
 
@@ -423,7 +429,7 @@ def test_a_turn_can_be_cut_before_its_task_starts() -> None:
         one.task.cancel()
         await asyncio.wait({one.task})
         assert one.events == []
-        assert short(one.turn.cut())[-1]["done"] == "cancelled"
+        assert short(one.turn.end())[-1]["done"] == "cancelled"
 
     asyncio.run(main())
 
@@ -436,7 +442,7 @@ def test_a_stop_in_the_last_step_leaves_no_cancellation(when: type[Event], outco
 
     async def main() -> None:
         one.on_event = stop
-        await one.turn.run(one.emit)
+        await one.run()
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0

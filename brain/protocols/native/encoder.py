@@ -76,15 +76,21 @@ class FrameEncoder:
 
     def encode(self, events: Sequence[Event]) -> bytes:
         """Return the frames of the next events."""
-        return self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
-
-    def _encode(self, event: Event) -> bytes:
-        self._number += 1
-        if type(event) is Token and self._number > 1:
-            return b'event: token\ndata: {"text":%b}\nid: %b%d\n\n' % (encode(event.text), self._id, self._number)
-        retry = b"retry: 2000\n" if self._number == 1 else b""
-        name = EVENT_NAMES[type(event)].encode()
-        return b"%bevent: %b\ndata: %b\nid: %b%d\n\n" % (retry, name, encode(event_data(event)), self._id, self._number)
+        frames = b""
+        for event in events:
+            self._number += 1
+            if self._number == 1:
+                frames = b"retry: 2000\n"
+            if type(event) is Token:
+                frames += b'event: token\ndata: {"text":%b}\nid: %b%d\n\n' % (
+                    encode(event.text),
+                    self._id,
+                    self._number,
+                )
+            else:
+                name, data = EVENT_NAMES[type(event)].encode(), encode(event_data(event))
+                frames += b"event: %b\ndata: %b\nid: %b%d\n\n" % (name, data, self._id, self._number)
+        return frames
 
 
 def decode_event(name: str, data: Mapping[str, Any]) -> Event:
