@@ -4,11 +4,11 @@ import asyncio
 import re
 import zlib
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from limits import WAIT_SECONDS
 from store_helpers import Clock, opened
@@ -37,7 +37,7 @@ GROUPS = (
 """Words of about the same meaning: a group for each question of the embedding check, and two for the tests."""
 OTHER_PLACES = 50
 PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
-T = TypeVar("T")
+LOOKS: Mapping[object, str] = {vectors.lacking: "without vector", conversations.claim_idle: "idle"}
 
 
 @dataclass
@@ -78,6 +78,17 @@ class Vectors(Model):
         return numbers
 
 
+def _observed(method: Any) -> Any:
+    """A method of a store that calls a function, which then reports the function to the store."""
+
+    async def call(store: "BreakableStore", function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        found = await method(store, function, *args, **kwargs)
+        await store.observe(function)
+        return found
+
+    return call
+
+
 class BreakableStore(Store):
     """A store that can fail, and that can be held up after what it reads.
 
@@ -90,41 +101,27 @@ class BreakableStore(Store):
     broken = False
     busy = False
     gate: asyncio.Event | None = None
+    read, search, write_unsynced = map(_observed, (Store.read, Store.search, Store.write_unsynced))
 
     def __init__(self, path: Path | None, **more: Any) -> None:
         super().__init__(path, **more)
         self.reads = 0
         self.looks = Counter[str]()
 
-    async def read(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        found = await super().read(function, *args, **kwargs)
-        if function in (items.list_items, conversations.recent):
-            self._check()
+    async def observe(self, function: object) -> None:
+        """Fail, count and wait after a function of interest."""
+        is_read = function in (items.list_items, conversations.recent)
+        if self.broken and (is_read or function in LOOKS):
+            raise StoreError("The database cannot be read.")
+        if function in LOOKS:
+            self.looks[LOOKS[function]] += 1
+        if is_read:
             self.reads += 1
             if self.gate is not None:
                 await self.gate.wait()
-        return found
-
-    async def search(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        found = await super().search(function, *args, **kwargs)
-        if function is vectors.lacking:
-            self._check()
-            self.looks["without vector"] += 1
-        return found
-
-    async def write_unsynced(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        found = await super().write_unsynced(function, *args, **kwargs)
-        if function is conversations.claim_idle:
-            self._check()
-            self.looks["idle"] += 1
-        return found
 
     async def data_version(self) -> int:
         return await (asyncio.Event().wait() if self.busy else super().data_version())
-
-    def _check(self) -> None:
-        if self.broken:
-            raise StoreError("The database cannot be read.")
 
 
 @asynccontextmanager

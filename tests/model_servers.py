@@ -116,9 +116,9 @@ class Server:
     """A server that answers generating requests with `passes`, one after the other, and others with `answers`.
 
     Args:
-        answers: status and JSON (or bytes) by method and path.
+        answers: status and JSON (or bytes) by method and path; they may change while it runs.
         marker: text from whose end on tokens are counted.
-        refuses_prefill: the text of the 400 for a message of the assistant that is to be gone on with.
+        refuses_prefill: the text of the 400 for a message of the assistant to continue.
         silent: accept connections and never answer.
 
     Attributes:
@@ -143,7 +143,7 @@ class Server:
         self.marked = asyncio.Event()
         self.url = ""
         self._passes = iter(passes)
-        self._answers = dict(answers or {})
+        self.answers = dict(answers or {})
         self._marker = marker
         self._refuses_prefill = refuses_prefill
         self._silent = silent
@@ -167,13 +167,17 @@ class Server:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
+        self.close()
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
         await self._server.wait_closed()
 
     prefix = ""
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -185,7 +189,7 @@ class Server:
             request = await _read(reader)
             if request is not None:
                 self.requests.append(request)
-                await self._answer(request, reader, writer)
+                await self.answer(request, reader, writer)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -194,11 +198,11 @@ class Server:
             with suppress(ConnectionError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    async def _answer(
+    async def answer(
         self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if request.method != "POST" or request.path not in self.generating:
-            status, answer = self._answers.get(f"{request.method} {request.path}", (404, {"error": "not found"}))
+            status, answer = self.answers.get(f"{request.method} {request.path}", (404, {"error": "not found"}))
             await _send(writer, status, answer)
             return
         if self._refuses_prefill is not None and request.body["messages"][-1]["role"] == "assistant":
@@ -390,16 +394,16 @@ class LlamaCppServer(OpenAIServer):
         props = {"chat_template": template, "bos_token": "<bos>", "eos_token": "<eos>"}
         own = {**models("m", owned_by="llamacpp"), "GET /props": (200, props)}
         super().__init__(*passes, answers={**own, **(answers or {})})
-        self._has_prompt = "POST /apply-template" in self._answers
+        self._has_prompt = "POST /apply-template" in self.answers
 
-    async def _answer(
+    async def answer(
         self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if request.path == "/apply-template" and not self._has_prompt:
             lines = [f"<{message['role']}>{message['content']}" for message in request.body["messages"]]
             end = [] if request.body["messages"][-1]["role"] == "assistant" else ["<assistant>"]
-            self._answers["POST /apply-template"] = 200, {"prompt": "\n".join(lines + end)}
-        await super()._answer(request, reader, writer)
+            self.answers["POST /apply-template"] = 200, {"prompt": "\n".join(lines + end)}
+        await super().answer(request, reader, writer)
 
     def opening(self, body: Json) -> Iterator[bytes]:
         if "prompt" not in body:

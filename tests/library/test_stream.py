@@ -15,7 +15,6 @@ from turn_helpers import PNG, echo, registry_of, waits
 import brain
 from brain import Attachment, Context, RegistrationError, stream_with_specialists
 from brain.errors import BrainError
-from brain.library import stream
 from brain.plugins.specialist import specialist
 
 ECHO = "SPECIALIST_REQUEST[echo]"
@@ -381,8 +380,7 @@ def test_the_stream_is_read_no_faster_than_its_reader(resume: Any) -> None:
 # The registry of the process
 
 
-def test_register_and_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "_registry", None)  # as in a new process
+def test_register_and_list() -> None:
     parameters = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     brain.register("greets", "Greets.", parameters, lambda params: f"Hello, {params['name']}!", tags=["test"])
     described = {one["name"]: one for one in brain.list_specialists()}

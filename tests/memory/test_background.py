@@ -25,7 +25,7 @@ from brain.models.openai import OpenAI
 from brain.models.relevance import PAIRS, grade
 from brain.models.script import Script
 from brain.settings import ModelRow
-from brain.store import conversations, items, vectors
+from brain.store import conversations, items
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -87,10 +87,10 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 # vectors
 
 
-async def are_embedded(memory: Memory, store: Store) -> bool:
-    embedder = memory._items.embedder
-    assert embedder is not None
-    return embedder.check is not None and not await store.search(vectors.lacking, embedder.check.key, 1)
+async def are_embedded(store: Store) -> bool:
+    """Whether each item has a vector."""
+    lacking = "SELECT 1 FROM item WHERE key NOT IN (SELECT item FROM vector)"
+    return await store.search(lambda tx: tx.execute(lacking).fetchone()) is None
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ async def embedded(toy: Vectors, *facts: str) -> AsyncIterator[Memory]:
         for fact in facts:
             await memory.edits.write("ada", fact, "knowledge")
         async with memory.run_background(toy):
-            await until(lambda: are_embedded(memory, store))
+            await until(lambda: are_embedded(store))
             yield memory
 
 
@@ -218,7 +218,7 @@ async def test_the_result_of_a_check_serves_later_processes_until_theirs(
 ) -> None:
     await memory.edits.write("ada", DANGEROUS, "knowledge")
     async with memory.run_background(Toy()):
-        await until(lambda: are_embedded(memory, store))
+        await until(lambda: are_embedded(store))
 
     def start(model: Toy, idle: Callable[[], bool]) -> tuple[Memory, Any]:
         later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
@@ -234,10 +234,11 @@ async def test_the_result_of_a_check_serves_later_processes_until_theirs(
             await until(lambda model=model: any(PAIRS[0][0] in one for one in model.requests))  # type: ignore[misc]
     later, background = start(Toy(blind=True), Idle())  # another model has the name by now
     async with background:
-        embedder = later._items.embedder
-        assert embedder is not None
-        await until(lambda: embedder.is_checked)
-        assert await recalled(later, "Any pill?") == []
+
+        async def recalls_nothing() -> bool:
+            return await recalled(later, "Any pill?") == []
+
+        await until(recalls_nothing)
 
 
 def test_the_check_needs_meaning_and_names_a_model_whatever_the_rounding() -> None:
@@ -260,12 +261,12 @@ async def test_vectors_are_made_while_no_turn_runs(
             await quiet.looked()
             assert len(toy.requests) == requests
             quiet.is_idle = True
-            await until(lambda: are_embedded(memory, store))
+            await until(lambda: are_embedded(store))
             quiet.is_idle = False
             await memory.edits.write("ada", fact, "knowledge")
     monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.05)
     async with memory.run_background(toy, lambda: False):  # where turns never end, beside them
-        await until(lambda: are_embedded(memory, store))
+        await until(lambda: are_embedded(store))
 
 
 # summaries
@@ -603,7 +604,7 @@ async def test_the_model_does_one_thing_at_a_time(memory: Memory, store: Breakab
     clock.advance(minutes=11)
     async with memory.run_background(toy := Slow(*(f"The user plans lunch {n}." for n in range(3)))):
         await memories(store, count=3)
-        await until(lambda: are_embedded(memory, store))
+        await until(lambda: are_embedded(store))
     assert toy.together == 0
 
 

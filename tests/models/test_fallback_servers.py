@@ -104,7 +104,7 @@ async def test_a_bad_request_ends_the_turn() -> None:
 
 async def test_a_server_that_is_gone() -> None:
     async with pair() as one:
-        one.first._server.close()
+        one.first.close()
         assert await answer_of(one.model) == "42."
 
 

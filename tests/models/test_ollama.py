@@ -144,13 +144,13 @@ class Shop(OllamaServer):
         )
         self._capabilities = capabilities
 
-    async def _answer(self, asked: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(self, asked: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if asked.path == "/api/show":
             capabilities = self._capabilities.get(asked.body["model"], ["missing"])
             known = {"capabilities": capabilities} if capabilities is not None else {}
             found = (404, {"error": "model not found"}) if capabilities == ["missing"] else (200, known)
             self._answers["POST /api/show"] = found
-        await super()._answer(asked, reader, writer)
+        await super().answer(asked, reader, writer)
 
 
 COMPLETE, EMBED = ["completion"], ["embedding"]

@@ -205,7 +205,7 @@ async def test_a_server_that_comes_late_is_identified_then(kind: Any) -> None:
     async with kind(Pass(["a"]), Pass(["b"]), answers=away) as server, model_of(server) as model:
         with pytest.raises(ModelError):
             await model.identify()
-        server._answers |= IDENTITY[kind]
+        server.answers |= IDENTITY[kind]
         await collect(model)
         assert (model.resume, model.context_tokens) == ("prefill", 32768 if kind is OpenAIServer else 16384)
         await collect(model)
@@ -220,7 +220,7 @@ async def test_a_late_ollama_that_passes_the_model_on_gets_no_prompt_that_may_be
         with pytest.raises(ModelError):
             await model.identify()
         assert model.is_local
-        server._answers[show] = (200, {"remote_host": "https://ollama.com"})
+        server.answers[show] = (200, {"remote_host": "https://ollama.com"})
         with pytest.raises(ModelError):
             await collect(model)
         assert (model.is_local, server.generated) == (False, [])
@@ -233,7 +233,7 @@ async def test_a_server_that_stumbles_changes_nothing(kind: Any) -> None:
     (identify,) = IDENTITY[kind]
     async with kind(Pass(["a"]), answers=IDENTITY[kind]) as server, model_of(server, identify=True) as model:
         known = (model.resume, model.context_tokens, model.sees_images)
-        server._answers[identify] = (503, {})
+        server.answers[identify] = (503, {})
         assert await model.find_problem() is not None
         with pytest.raises(ModelError):
             await model.identify()
@@ -247,11 +247,11 @@ class Waiting(OpenAIServer):
         super().__init__(*passes, **options)
         self.arrived, self.released = asyncio.Event(), asyncio.Event()
 
-    async def _answer(self, asked: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(self, asked: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if asked.method == "GET":
             self.arrived.set()
             await self.released.wait()
-        await super()._answer(asked, reader, writer)
+        await super().answer(asked, reader, writer)
 
 
 @in_loop

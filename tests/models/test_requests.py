@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import httpx
@@ -11,7 +12,6 @@ import respx
 from model_answers import collect, row
 
 from brain.messages import Finish, Message
-from brain.models.dialects import LLAMA_CPP, UNKNOWN, Dialect, find_dialect
 from brain.models.model import PassRequest
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
@@ -23,38 +23,73 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 COMMON: dict[str, Any] = {"temperature": 0.0, "top_p": 0.9, "frequency_penalty": 0.5, "presence_penalty": -0.5}
 ALL = Sampling(max_tokens=100, top_k=40, min_p=0.05, seed=7, **COMMON)
 LOCAL = {**COMMON, "max_tokens": 100, "top_k": 40, "min_p": 0.05, "seed": 7}
-OPENAI = find_dialect("https://api.openai.com/v1", "")
-MISTRAL = find_dialect("https://api.mistral.ai/v1", "")
-VLLM = find_dialect("http://127.0.0.1:1/v1", "vllm")
+LOCAL_URL = "http://127.0.0.1:1"
+UNKNOWN = f"{LOCAL_URL}/v1", ""
+VLLM = f"{LOCAL_URL}/v1", "vllm"
+LLAMA_CPP = f"{LOCAL_URL}/v1", "llamacpp"
+OPENAI = "https://api.openai.com/v1", ""
+MISTRAL = "https://api.mistral.ai/v1", ""
+"""Servers: the URL, and the owner of their models."""
+ANSWER = (
+    b'data: {"choices":[{"delta":{"content":" on."},"finish_reason":null}]}\n\n'
+    b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
 
 
-def body(
-    model: OpenAI | Ollama, messages: list[Message], sampling: Sampling, decoding: Decoding = DEFAULT_DECODING
-) -> dict[str, Any]:
+@pytest.fixture
+def router(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
+    """Takes every request of a model's client."""
+    with respx.MockRouter(assert_all_called=False) as found:
+        monkeypatch.setattr("brain.net.client.getproxies", dict)
+        monkeypatch.setattr("brain.net.client.Transport", lambda: httpx.MockTransport(found.async_handler))
+        yield found
+
+
+def body(model: OpenAI | Ollama, route: respx.Route, request: PassRequest) -> dict[str, Any]:
     """The fields of a request besides those that every request has."""
-    try:
-        request = PassRequest(messages, sampling=sampling, decoding=decoding)
-        found: dict[str, Any] = json.loads(model._build_body(request))
-    finally:
-        asyncio.run(model.aclose())
+
+    async def main() -> None:
+        await model.identify()
+        async with aclosing(model.stream(request)) as chunks:
+            assert Finish("stop") in [chunk async for chunk in chunks]
+        await model.aclose()
+
+    asyncio.run(main())
+    found: dict[str, Any] = json.loads(route.calls.last.request.content)
     assert (found.pop("model"), found.pop("stream")) == ("m", True)
     assert found.pop("messages")[0] == {"role": "user", "content": "Hi"}
     return found
 
 
-def to_openai(sampling: Sampling, dialect: Dialect = UNKNOWN, *, started: bool = False) -> dict[str, Any]:
-    model = OpenAI(row("openai", "http://127.0.0.1:1/v1"))
-    model._dialect = dialect
-    found = body(model, STARTED if started else HELLO, sampling)
+def to_openai(
+    router: respx.MockRouter,
+    sampling: Sampling,
+    server: tuple[str, str] = UNKNOWN,
+    decoding: Decoding = DEFAULT_DECODING,
+) -> dict[str, Any]:
+    url, owner = server
+    router.get(f"{url}/models").respond(json={"data": [{"id": "m", "owned_by": owner}]})
+    router.get(url__startswith=LOCAL_URL).respond(404)
+    route = router.post(f"{url}/chat/completions").respond(content=ANSWER, content_type="text/event-stream")
+    request = PassRequest(HELLO, sampling=sampling, decoding=decoding)
+    found = body(OpenAI(row("openai", url)), route, request)
     assert found.pop("stream_options") == {"include_usage": True}
-    assert found.pop("return_progress", None) == dialect.always.get("return_progress")
+    assert found.pop("return_progress", None) == (True if server == LLAMA_CPP else None)
     return found
 
 
-def to_ollama(sampling: Sampling, *, can_think: bool = True) -> dict[str, Any]:
-    model = Ollama(row("ollama", "http://127.0.0.1:1"))
-    model._can_think = can_think
-    found = body(model, HELLO, sampling)
+def to_ollama(
+    router: respx.MockRouter, sampling: Sampling, *, can_think: bool = True, decoding: Decoding = DEFAULT_DECODING
+) -> dict[str, Any]:
+    capabilities = ["completion", *(["thinking"] if can_think else [])]
+    router.post(f"{LOCAL_URL}/api/show").respond(json={"capabilities": capabilities})
+    route = router.post(f"{LOCAL_URL}/api/chat").respond(
+        json={"message": {"role": "assistant", "content": "on."}, "done": True, "done_reason": "stop"}
+    )
+    router.route(url__startswith=LOCAL_URL).respond(404)
+    request = PassRequest(HELLO, sampling=sampling, decoding=decoding)
+    found = body(Ollama(row("ollama", LOCAL_URL)), route, request)
     assert found.pop("truncate") is False
     return found
 
@@ -66,7 +101,7 @@ OWN_FORMAT = {"response_format": {"type": "json_object"}, "logit_bias": {"7": -1
 
 
 @pytest.mark.parametrize(
-    ("sampling", "dialect", "expected"),
+    ("sampling", "server", "expected"),
     [
         (DEFAULT_SAMPLING, UNKNOWN, {}),
         (ALL, UNKNOWN, LOCAL),
@@ -85,8 +120,10 @@ OWN_FORMAT = {"response_format": {"type": "json_object"}, "logit_bias": {"7": -1
          UNKNOWN, {}),
     ],
 )  # fmt: skip
-def test_fields_for_openai_servers(sampling: Sampling, dialect: Dialect, expected: Mapping[str, Any]) -> None:
-    assert to_openai(sampling, dialect) == expected
+def test_fields_for_openai_servers(
+    router: respx.MockRouter, sampling: Sampling, server: tuple[str, str], expected: Mapping[str, Any]
+) -> None:
+    assert to_openai(router, sampling, server) == expected
 
 
 NUM_CTX = {"num_ctx": 4096}
@@ -107,34 +144,18 @@ NUM_CTX = {"num_ctx": 4096}
          {"options": {"seed": 7, "num_batch": 8, **NUM_CTX}}),
     ],
 )  # fmt: skip
-def test_fields_for_ollama(sampling: Sampling, expected: Mapping[str, Any]) -> None:
-    assert to_ollama(sampling) == expected
-    assert "think" not in to_ollama(sampling, can_think=False)
+def test_fields_for_ollama(router: respx.MockRouter, sampling: Sampling, expected: Mapping[str, Any]) -> None:
+    assert to_ollama(router, sampling) == expected
+    assert "think" not in to_ollama(router, sampling, can_think=False)
 
 
-def test_stop_sequences() -> None:
+def test_stop_sequences(router: respx.MockRouter) -> None:
     stop = Decoding(stop=("\n\n", "Question:"))
-    openai, ollama = OpenAI(row("openai", "http://127.0.0.1:1/v1")), Ollama(row("ollama", "http://127.0.0.1:1"))
-    assert body(openai, HELLO, DEFAULT_SAMPLING, stop)["stop"] == ["\n\n", "Question:"]
-    assert body(ollama, HELLO, DEFAULT_SAMPLING, stop)["options"] == {"stop": ["\n\n", "Question:"], **NUM_CTX}
+    assert to_openai(router, DEFAULT_SAMPLING, decoding=stop)["stop"] == ["\n\n", "Question:"]
+    assert to_ollama(router, DEFAULT_SAMPLING, decoding=stop)["options"] == {"stop": ["\n\n", "Question:"], **NUM_CTX}
 
 
 # hosted servers, which no test can reach
-
-ANSWER = (
-    b'data: {"choices":[{"delta":{"content":" on."},"finish_reason":null}]}\n\n'
-    b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
-    b"data: [DONE]\n\n"
-)
-
-
-@pytest.fixture
-def router(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
-    """Takes every request of a model's client."""
-    with respx.MockRouter() as found:
-        monkeypatch.setattr("brain.net.client.getproxies", dict)
-        monkeypatch.setattr("brain.net.client.Transport", lambda: httpx.MockTransport(found.async_handler))
-        yield found
 
 
 @pytest.mark.parametrize(

@@ -369,12 +369,12 @@ def test_a_turn_that_ignores_its_cancellation_is_abandoned(
             arrived = asyncio.Event()
             run.join(lambda events, frames: arrived.set() if getattr(events[-1], "text", "") == "Well, " else None)
             await arrived.wait()
+            (task,) = (one for one in asyncio.all_tasks() if one.get_name() == f"run {run.id}")
             await (engine.close() if closes else run.abort())
             events = run.log.events()
             assert isinstance(events[-1], Done | Error)
             let_go.set()
-            assert run._task is not None
-            await asyncio.wait({run._task})
+            await asyncio.wait({task})
             assert run.log.events() == events
         assert [record.levelname for record in caplog.records if run.id in record.getMessage()][:1] == ["ERROR"]
 

@@ -337,9 +337,9 @@ async def test_readers_of_deleted_and_unstored_logs_do_not_wait_forever(here: Pr
 async def test_a_store_that_fails_briefly_only_delays_readers(
     here: Process, there: Process, method: str, *, is_reader: bool
 ) -> None:
-    relay = (there if is_reader else here).engine.runs.relay
-    assert relay is not None
-    work, failures = getattr(relay._turn_log, method), [StoreError("busy", "SQLITE_BUSY")] * 2
+    turn_log = (there if is_reader else here).engine.store.turn_log
+    assert turn_log is not None
+    work, failures = getattr(turn_log, method), [StoreError("busy", "SQLITE_BUSY")] * 2
     has_failed = asyncio.Event()
 
     def fail_twice(*arguments: Any, **options: Any) -> Any:
@@ -351,7 +351,7 @@ async def test_a_store_that_fails_briefly_only_delays_readers(
     go = asyncio.Event()
     run = await here.start(["a", go, "b"])
     remote = await there.find(run)
-    setattr(relay._turn_log, method, fail_twice)
+    setattr(turn_log, method, fail_twice)
     unsubscribe = remote.join(lambda events, frames: None)
     remote.leave()
     go.set()

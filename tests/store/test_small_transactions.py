@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,9 @@ async def test_turns_run_while_somebody_imports(file_store: Store) -> None:
     assert (await file_store.search(users.count, "ada")).messages == 6_000
 
 
-async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(path: Path, clock: Clock) -> None:
+async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(
+    path: Path, clock: Clock, connections: list[sqlite3.Connection]
+) -> None:
     async with store_at(path, clock) as store:
 
         def delete(conversation_id: str) -> Any:
@@ -192,7 +195,7 @@ async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(
         await add_turn(store, "ada", "d", "I like jazz", files=[file(b"x")])
         assert len(await store.list_conversations("ada", words="jazz")) == 2
         commits: list[str] = []
-        store._connections[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+        connections[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
         key = await delete("c")
         assert [one.id for one in await store.list_conversations("ada", words="jazz")] == ["d"]
         assert await store.search(users.count, "ada") == Counts(conversations=1, messages=2, files=1, facts=5)

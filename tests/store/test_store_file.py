@@ -444,7 +444,9 @@ async def test_turns_do_not_wait_for_searches_and_exports(
     assert await holding
 
 
-async def test_what_waits_together_is_committed_together_and_undone_apart(tmp_path: Path) -> None:
+async def test_what_waits_together_is_committed_together_and_undone_apart(
+    tmp_path: Path, connections: list[sqlite3.Connection]
+) -> None:
     statements, blocker = list[str](), Blocker()
 
     def add(name: str) -> Callable[[Tx], str]:
@@ -458,7 +460,7 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(tmp_pa
 
     database = Database(tmp_path / "brain.db")
     await database.open_file(lambda tx: None)
-    database._connections[0].set_trace_callback(statements.append)
+    connections[0].set_trace_callback(statements.append)
     holding = await blocker.hold(lambda: database.submit(blocker))
     waiting = [database.submit(add(name)) for name in ("a", "undone", "b")]
     waiting.append(database.submit(add("c"), alone=True))

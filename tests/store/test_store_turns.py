@@ -268,12 +268,12 @@ async def test_files_are_read_while_others_write(file_store: Store) -> None:
 
 
 @pytest.mark.parametrize("why", ["left", "damaged"])
-async def test_a_question_whose_files_cannot_be_read_is_dropped(path: Path, why: str) -> None:
+async def test_a_question_whose_files_cannot_be_read_is_dropped(
+    path: Path, why: str, connections: list[sqlite3.Connection]
+) -> None:
     def damage(tx: Tx) -> None:
         if why == "damaged":
-            store._connections[1].set_authorizer(
-                lambda *what: sqlite3.SQLITE_DENY if "file" in what else sqlite3.SQLITE_OK
-            )
+            connections[1].set_authorizer(lambda *what: sqlite3.SQLITE_DENY if "file" in what else sqlite3.SQLITE_OK)
 
     async with store_at(path) as store, beginning_behind_a_read(store, damage) as (beginning, may_end):
         await store.write(conversations.rename, "ada", "c", "Begun")  # written after the beginning

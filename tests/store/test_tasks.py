@@ -170,11 +170,11 @@ async def test_many_users_with_tasks_at_the_same_time_wait_for_their_turn(store:
     assert [(task.user, task.prompt) for task in claimed] == [(user, "0") for user in users] + [("user0", "1")]
 
 
-async def test_a_claim_looks_at_due_tasks_only(path: Path) -> None:
+async def test_a_claim_looks_at_due_tasks_only(path: Path, connections: list[sqlite3.Connection]) -> None:
     plans: list[str] = []
     async with store_at(path) as store:
         await create(store)
-        trace = store._connections[0].set_trace_callback
+        trace = connections[0].set_trace_callback
         trace(lambda statement: plans.append(statement) if "FROM task" in statement else None)
         assert len(await claim(store)) == 1
         trace(None)
