@@ -44,7 +44,7 @@ def kill_at_write(number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         check_place(database)
 
-    Database.check_place = check_or_die  # type: ignore[method-assign]
+    Database.check_place = check_or_die  # type: ignore[assignment,method-assign]
 
 
 async def run(folder: Path) -> None:

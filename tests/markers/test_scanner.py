@@ -1,13 +1,15 @@
 """The scanner: the same pieces for any split of a text, nothing lost, little held back."""
 
 import json
-import random
 import tracemalloc
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from splits import splits
 
 from brain.events import MarkerSyntax, Thinking
 from brain.markers.scanner import PassEnd, Piece, ReasoningEnd, Scanner
@@ -78,18 +80,6 @@ def scan(
     return as_written([*pieces, *scanner.close()])
 
 
-def cut(text: str, seed: int) -> list[str]:
-    """Cut at random places; some pieces are empty."""
-    dice = random.Random(seed)
-    longest = dice.choice((2, 5, 40, 400))
-    chunks, at = [], 0
-    while at < len(text):
-        step = dice.randint(0, longest)
-        chunks.append(text[at : at + step])
-        at += step
-    return chunks
-
-
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_the_pieces_of_a_text_however_it_is_cut(case: Any) -> None:
     text, expected = join_parts(case["text"]), [expand_piece(written) for written in case["pieces"]]
@@ -98,15 +88,14 @@ def test_the_pieces_of_a_text_however_it_is_cut(case: Any) -> None:
         places = [*range(60), *range(16_350, min(16_400, len(text))), *range(len(text) - 60, len(text))]
     encoded = text.encode("utf-16-le", "surrogatepass")
     units = [chr(int.from_bytes(encoded[at : at + 2], "little")) for at in range(0, len(encoded), 2)]
-    ways = [[text], [*text], units, *([text[:at], text[at:]] for at in places), *(cut(text, n) for n in range(20))]
+    ways = [[text], [*text], units, *([text[:at], text[at:]] for at in places)]
     for chunks in ways:
         options = case.get("syntax", DEFAULT), case.get("template", "")
         assert scan(chunks, *options, stops=case.get("stops", True)) == expected, chunks
 
 
-def random_text(seed: int, fragments: Sequence[str] = WRITTEN["fragments"]) -> str:
-    dice = random.Random(seed)
-    return "".join(dice.choice(fragments) for _ in range(dice.randint(1, 14)))
+def texts(fragments: Sequence[str]) -> st.SearchStrategy[str]:
+    return st.lists(st.sampled_from(fragments), min_size=1, max_size=14).map("".join)
 
 
 OTHER_TEMPLATE = "{{ messages }}"
@@ -120,31 +109,35 @@ TEMPLATES = (
 )
 
 
+def check_splits(data: st.DataObject, text: str, *options: Any, **more: Any) -> None:
+    expected = scan([text], *options, **more)
+    assert scan(text, *options, **more) == expected
+    assert scan(data.draw(splits(text)), *options, **more) == expected
+
+
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_random_texts_in_the_formats_of_models_are_read_alike_however_they_are_cut(template: str) -> None:
-    for seed in range(1_500):
-        text = random_text(seed, WRITTEN["formats"])
-        expected = scan([text], DEFAULT, template)
-        assert scan(text, DEFAULT, template) == expected, text
-        assert scan(cut(text, seed), DEFAULT, template) == expected, text
+def test_any_split_of_a_text_in_the_formats_of_models_gives_the_same_pieces(template: str) -> None:
+    @settings(max_examples=300)
+    @given(st.data(), texts(WRITTEN["formats"]))
+    def test(data: st.DataObject, text: str) -> None:
+        check_splits(data, text, DEFAULT, template)
+
+    test()
 
 
-@pytest.mark.parametrize("stops", [True, False])
-def test_random_texts_are_read_alike_however_they_are_cut(stops: bool) -> None:
-    for seed in range(2_000):
-        text = random_text(seed)
-        expected = scan([text], ALL, stops=stops)
-        assert scan(text, ALL, stops=stops) == expected, text
-        assert scan(cut(text, seed), ALL, stops=stops) == expected, text
+@settings(max_examples=600)
+@given(st.data(), texts(WRITTEN["fragments"]), st.booleans())
+def test_any_split_of_a_text_gives_the_same_pieces(data: st.DataObject, text: str, stops: bool) -> None:
+    check_splits(data, text, ALL, stops=stops)
 
 
-def test_no_character_is_lost_added_or_moved() -> None:
-    for seed in range(4_000):
-        text = random_text(seed)
-        for removed in ("<think>", "[/SPECIALIST_RESULT]", "[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:"):
-            text = text.replace(removed, "")  # these delimiters are not shown
-        pieces = scan([text], ALL, OTHER_TEMPLATE, stops=False)
-        assert "".join(piece if isinstance(piece, str) else piece["raw"] for piece in pieces) == text
+@settings(max_examples=600)
+@given(texts(WRITTEN["fragments"]))
+def test_no_character_is_lost_added_or_moved(text: str) -> None:
+    for removed in ("<think>", "[/SPECIALIST_RESULT]", "[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:"):
+        text = text.replace(removed, "")  # these delimiters are not shown
+    pieces = scan([text], ALL, OTHER_TEMPLATE, stops=False)
+    assert "".join(piece if isinstance(piece, str) else piece["raw"] for piece in pieces) == text
 
 
 DELIMITERS = (

@@ -149,7 +149,7 @@ class Shop(OllamaServer):
             capabilities = self._capabilities.get(asked.body["model"], ["missing"])
             known = {"capabilities": capabilities} if capabilities is not None else {}
             found = (404, {"error": "model not found"}) if capabilities == ["missing"] else (200, known)
-            self._answers["POST /api/show"] = found
+            self.answers["POST /api/show"] = found
         await super().answer(asked, reader, writer)
 
 

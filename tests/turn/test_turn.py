@@ -4,13 +4,16 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fast_clock import run_jumping
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from splits import splits
 from turn_helpers import (
     KINDS,
     PNG,
@@ -58,25 +61,23 @@ IMAGE = Attachment(1, "a.png", "image/png", PNG)
 FAILED = ModelError("model_failed", "It failed.")
 
 
-def cut(seed: int) -> Callable[[str], list[Item]]:
-    """Return a function that cuts a text at random places, with some empty chunks."""
-
-    def into_pieces(text: str) -> list[Item]:
-        dice = random.Random(f"{seed}{text}")
-        places = sorted(dice.choices(range(len(text) + 1), k=dice.randint(1, 12)))
-        return [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
-
-    return into_pieces
-
-
-@pytest.mark.parametrize("chunks", [lambda text: [text], list, cut(1), cut(2), cut(3)])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_a_turn_is_the_same_however_its_text_is_cut(case: dict[str, Any], chunks: Callable[[str], list[Item]]) -> None:
-    events, turn, _ = played(*(chunks(text) for text in case["passes"]))
-    assert events == case["events"]
-    assert turn.state.exchange.answer == case["events"][-1].get("text", "")
-    transcript = re.sub(r"( failed - )[^]]+]", r"\1…]", answer_text(turn.state.exchange.parts).strip())
-    assert transcript == case.get("transcript", transcript).strip()
+def test_any_split_of_the_passes_gives_the_same_turn(case: dict[str, Any]) -> None:
+    def check(chunks: Iterable[Sequence[Item]]) -> None:
+        events, turn, _ = played(*chunks)
+        assert events == case["events"]
+        assert turn.state.exchange.answer == case["events"][-1].get("text", "")
+        transcript = re.sub(r"( failed - )[^]]+]", r"\1…]", answer_text(turn.state.exchange.parts).strip())
+        assert transcript == case.get("transcript", transcript).strip()
+
+    @settings(max_examples=20)
+    @given(st.tuples(*map(splits, case["passes"])))
+    def test(chunks: Sequence[Sequence[Item]]) -> None:
+        check(chunks)
+
+    check([text] for text in case["passes"])
+    check(map(list, case["passes"]))
+    test()
 
 
 # Beginning and end
