@@ -166,7 +166,7 @@ async def add_exchanges(
         now.now = store.clock()
         mark = f"{conversation_id}-{n}-{now.now}"
         exchange = Exchange(message, message=message, started=now.time, question_id=f"q{mark}", answer_id=f"m{mark}")
-        history = await store.begin(user, conversation_id, exchange, [])
+        history = await store.write_question(user, conversation_id, exchange, [])
         exchange.parts = [*parts, Text(reply, 1)]
         exchange.ended, exchange.outcome, exchange.untrusted = now.time, "complete", untrusted
         await store.end(history, exchange)

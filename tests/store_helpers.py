@@ -82,7 +82,7 @@ async def add_turn(
     files: Sequence[Attachment] = (),
     replaces: str | None = None,
 ) -> History:
-    history = await store.begin(user, conversation, question(words, number), files, replaces=replaces)
+    history = await store.write_question(user, conversation, question(words, number), files, replaces=replaces)
     await store.end(history, answer(reply, number, outcome))
     return history
 

@@ -32,7 +32,7 @@ async def main(path: str, name: str, what: str = "") -> None:
     await store.open()
     report("ready", "", "")
     if what == "hold":
-        await store.begin("ada", "shared", question("held", name), ())
+        await store.write_question("ada", "shared", question("held", name), ())
         report("holds", "", "")
         await asyncio.Event().wait()
     elif what == "turns":
@@ -79,7 +79,7 @@ async def write(store: Store, name: str, rng: random.Random) -> None:
                 asked, reply = f"{name}:{n}", "x" * rng.choice([3, 3_000, 30_000]) + str(n)
                 report("begins", *place, asked)
                 files = [file(b"x" * 10_000)] * rng.randrange(2)
-                history = await store.begin(*place, question(asked, n), files)
+                history = await store.write_question(*place, question(asked, n), files)
                 report("begun", *place, asked)
                 report("ends", *place, reply)
                 await store.end(history, answer(reply, n))

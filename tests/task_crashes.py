@@ -78,7 +78,7 @@ async def run(folder: Path) -> None:
         while True:
             changed.clear()
             found = await engine.store.read(tasks.list_tasks, "local")
-            if all(task.has_ended for task in found) and not await engine.store.read(tasks.list_untold):
+            if all(task.has_ended for task in found) and not await engine.store.read(tasks.list_unreported):
                 break
             await changed.wait()
         await engine.close()

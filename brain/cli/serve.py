@@ -108,14 +108,14 @@ class _StopLog:
         self._reason = ""
         self._stop_start = 0.0
 
-    def note(self, reason: str) -> None:
+    def record_reason(self, reason: str) -> None:
         """Store the first reason to stop, and its time."""
         if not self._reason:
             self._reason, self._stop_start = reason, time.monotonic()
 
     def exit(self, number: int, frame: Any) -> None:
         """Exit on a signal that comes before the server listens."""
-        self.note(_name_signal(number))
+        self.record_reason(_name_signal(number))
         raise SystemExit(DONE)
 
     def watch_signals(self, engine: Engine) -> None:
@@ -125,7 +125,7 @@ class _StopLog:
 
         def handle(number: int, frame: Any) -> None:
             if not self._reason:
-                self.note(_name_signal(number))
+                self.record_reason(_name_signal(number))
                 line = f"{self._process} stops on {self._reason}; running turns: {len(engine.runs.running)}"
                 loop.call_soon_threadsafe(log.info, "%s", line)  # the signal may have interrupted a log line
             if callable(handle_stop):
@@ -138,7 +138,7 @@ class _StopLog:
 
     def write(self, default: str = "its own end") -> None:
         """Write the log line; `default` is the reason if none was noted."""
-        self.note(default)
+        self.record_reason(default)
         end = time.monotonic()
         duration, lifetime = end - self._stop_start, end - self._start
         line = "%s stopped on %s; the stop took %.2f s, the run %.1f s"
@@ -327,7 +327,7 @@ class _Supervisor(Multiprocess):
         for number in self.signal_queue:
             if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 name = _name_signal(number)
-                self._stop.note(name)
+                self._stop.record_reason(name)
                 log.info("the server stops on %s; workers: %d", name, len(self.processes))
                 break
         super().handle_signals()

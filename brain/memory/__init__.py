@@ -68,7 +68,7 @@ class Memory:
         self._tokens = tokens
         self._rest_seconds = rest_seconds
         self._now = now
-        self._items = Items(store, now, self._note_change)
+        self._items = Items(store, now, self._on_change)
         self.edits = MemoryEdits(self._items)
         self.store_version = StoreVersion(store)
         self._recent = RecentInteractions(store, self.store_version)
@@ -193,7 +193,7 @@ class Memory:
         except StoreError as error:
             log.warning("memory: the result of the embedding check cannot be read: %s", error)
         self._background = background = Background(
-            self._store, model, embedder, self._rest_seconds, self._now, self._items, self._note_change, is_idle,
+            self._store, model, embedder, self._rest_seconds, self._now, self._items, self._on_change, is_idle,
             can_summarise,
         )  # fmt: skip
         work = {
@@ -209,7 +209,7 @@ class Memory:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(work, timeout=ABANDON_SECONDS)
 
-    def _note_change(self, user: str) -> None:
+    def _on_change(self, user: str) -> None:
         self._profiles.forget(user)
         if self._background is not None:
             self._background.has_new_items.set()

@@ -189,7 +189,7 @@ class Background:
         self._on_change(conversation.user)
         self.has_new_items.set()
         del self._failures[place], self._interruptions[place]
-        self._pauses.note_success()
+        self._pauses.record_success()
         return True
 
     async def _while_idle(self, work: Awaitable[Item | None]) -> Item | None:
@@ -229,5 +229,5 @@ class Backoff:
         self._until = self._clock() + min(self._longest, self._first * 2**self._failures)
         self._failures = min(self._failures + 1, 20)
 
-    def note_success(self) -> None:
+    def record_success(self) -> None:
         self._failures = 0

@@ -11,7 +11,7 @@ from brain.markers.bracket import OPENERS
 from brain.messages import Finish, Message, PassUsage
 from brain.models.dialects import LLAMA_CPP, sampling_fields
 from brain.models.lines import ServerSentEvents
-from brain.models.reply import EndOfReply, Part, Reply, ReportedValues, decode_item, decode_progress, find_failure
+from brain.models.reply import EndOfReply, Reply, ReplyPart, ReportedValues, decode_item, decode_progress, find_failure
 from brain.turn_request import Decoding, Sampling
 
 _DIALECT = msgspec.structs.replace(LLAMA_CPP, names={"max_tokens": "n_predict"})
@@ -85,7 +85,7 @@ def build_reply() -> Reply:
     return Reply(ServerSentEvents(), partial(decode_event, ReportedValues()))
 
 
-def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
+def decode_event(checks: ReportedValues, data: bytes) -> Sequence[ReplyPart]:
     """Decode one event.
 
     Raises:
@@ -96,7 +96,7 @@ def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
         return ()
     if (event.error or event.content is None) and (failure := find_failure(data, event.error, checks)):
         return failure
-    parts: list[Part] = []
+    parts: list[ReplyPart] = []
     if (progress := decode_progress(event.prompt_progress, checks)) is not None:
         parts.append(progress)
     if event.content:

@@ -17,7 +17,7 @@ from brain.models import failures
 from brain.models.lines import Lines
 from brain.models.model import PassRequest
 from brain.models.remote import Remote
-from brain.models.reply import Part, Reply, ReportedValues, decode_item, find_failure, read_calls
+from brain.models.reply import Reply, ReplyPart, ReportedValues, decode_item, find_failure, read_calls
 from brain.net import client
 from brain.settings import LOOPBACK, ModelRow, redact_url
 
@@ -275,7 +275,7 @@ def build_reply(offered: Collection[str] = ()) -> Reply:
     return Reply(Lines(), partial(decode_line, ReportedValues()), offered=offered)
 
 
-def decode_line(checks: ReportedValues, data: bytes) -> Sequence[Part]:
+def decode_line(checks: ReportedValues, data: bytes) -> Sequence[ReplyPart]:
     """Decode one line. Fields with bad values are ignored.
 
     Raises:
@@ -286,7 +286,7 @@ def decode_line(checks: ReportedValues, data: bytes) -> Sequence[Part]:
         return ()
     if (line.error or line.message is None) and (failure := find_failure(data, line.error, checks)):
         return failure
-    parts: list[Part] = []
+    parts: list[ReplyPart] = []
     if line.message is not None:
         if line.message.thinking:
             parts.append(Thinking(line.message.thinking))

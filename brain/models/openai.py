@@ -23,8 +23,8 @@ from brain.models.remote import Remote
 from brain.models.reply import (
     Answer,
     EndOfReply,
-    Part,
     Reply,
+    ReplyPart,
     ReportedValues,
     decode_item,
     decode_progress,
@@ -307,7 +307,7 @@ def build_reply(offered: Collection[str] = ()) -> Reply:
     return Reply(ServerSentEvents(), decode, EventTemplate("content"), offered)
 
 
-def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
+def decode_event(checks: ReportedValues, data: bytes) -> Sequence[ReplyPart]:
     """Decode one event. Of several choices, the first one is the answer. Fields with bad values are ignored.
 
     Raises:
@@ -320,7 +320,7 @@ def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
         return ()
     if (event.error or not event.choices) and (failure := find_failure(data, event.error, checks)):
         return failure
-    parts: list[Part] = []
+    parts: list[ReplyPart] = []
     if (progress := decode_progress(event.prompt_progress, checks)) is not None:
         parts.append(progress)
     for choice in event.choices or ():
@@ -337,7 +337,7 @@ def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
     return parts
 
 
-def _decode_delta(delta: _Delta, parts: list[Part], checks: ReportedValues) -> None:
+def _decode_delta(delta: _Delta, parts: list[ReplyPart], checks: ReportedValues) -> None:
     if thought := delta.reasoning_content or delta.reasoning or delta.thinking:
         parts.append(Thinking(thought))
     if isinstance(delta.content, str):
@@ -354,7 +354,7 @@ def _decode_delta(delta: _Delta, parts: list[Part], checks: ReportedValues) -> N
         parts += read_calls({"function": delta.function_call}, checks)
 
 
-def _decode_content_item(item: Any) -> Sequence[Part]:
+def _decode_content_item(item: Any) -> Sequence[ReplyPart]:
     """Decode an item of a list, as Mistral's reasoning models send: text, or reasoning as a list of texts."""
     if isinstance(item, str):
         return (item,) if item else ()

@@ -57,7 +57,7 @@ class UnknownFinish:
     reason: str
 
 
-Part = Chunk | CallDelta | BrokenCall | UnknownFinish | EndOfReply | ModelError
+ReplyPart = Chunk | CallDelta | BrokenCall | UnknownFinish | EndOfReply | ModelError
 """What an item means. An error ends the reply."""
 
 
@@ -89,7 +89,7 @@ class ReportedValues:
         self.reject(name, value)
         return None
 
-    def end(self, reason: Any) -> Sequence[Part]:
+    def end(self, reason: Any) -> Sequence[ReplyPart]:
         """Return what a finish reason means; nothing for one that has no meaning."""
         if not reason or reason in ("null", "none"):
             return ()
@@ -141,7 +141,7 @@ class Reply:
     def __init__(
         self,
         splitter: Splitter,
-        decode: Callable[[bytes], Sequence[Part]],
+        decode: Callable[[bytes], Sequence[ReplyPart]],
         template: EventTemplate | None = None,
         offered: Collection[str] = (),
     ) -> None:
@@ -201,7 +201,7 @@ class Reply:
             if self._template is not None and (same := self._template.texts(item + self._splitter.END)) is not None:
                 texts += same
                 continue
-            parts: Sequence[Part] = ()
+            parts: Sequence[ReplyPart] = ()
             try:
                 if (data := self._splitter.data(item)) is not None:
                     self.has_items = True
@@ -225,7 +225,7 @@ class Reply:
             chunks.sort(key=lambda chunk: isinstance(chunk, PassUsage))  # a turn needs the finish before the usage
         return chunks
 
-    def _ignore(self, error: UnreadableData) -> Sequence[Part]:
+    def _ignore(self, error: UnreadableData) -> Sequence[ReplyPart]:
         """Ignore an item that cannot be read, unless a part of a call may be lost with it."""
         if self._calls.is_waiting:
             return (error,)
@@ -251,7 +251,7 @@ class Reply:
                 text = ""  # the server is not silent
         chunks.append(text)
 
-    def _add_part(self, part: Part, chunks: list[Chunk]) -> None:
+    def _add_part(self, part: ReplyPart, chunks: list[Chunk]) -> None:
         match part:
             case Thinking():
                 text, self._pending_surrogate = join_surrogates(self._pending_surrogate + part.text)
@@ -431,7 +431,7 @@ def _convert(value: Any, kind: Any, name: str, checks: ReportedValues) -> Any:
     return None
 
 
-def find_failure(data: bytes, error: Any, checks: ReportedValues) -> Sequence[Part]:
+def find_failure(data: bytes, error: Any, checks: ReportedValues) -> Sequence[ReplyPart]:
     """Return the failure that an item without an answer reports; nothing without one."""
     if not error:
         item = decode_item(data, _object_decoder, checks)
@@ -442,7 +442,7 @@ def find_failure(data: bytes, error: Any, checks: ReportedValues) -> Sequence[Pa
 _object_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
-def report_error(error: Any) -> Sequence[Part]:
+def report_error(error: Any) -> Sequence[ReplyPart]:
     """Return what an error in the stream means: a call that the server cannot read, or a failure."""
     if failures.is_broken_call(error):
         return BrokenCall(), Finish("stop"), EndOfReply()

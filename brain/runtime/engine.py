@@ -343,7 +343,7 @@ class Engine:
         )
         lease = None
         if history is None or request.conversation_id is not None:
-            lease = await self.persistence.begin(request, conversation_id, question, turn, task_end)
+            lease = await self.persistence.lease(request, conversation_id, question, turn, task_end)
         return _Admitted(request, model, question, history, turn, lease, is_client_task)
 
     async def _prepare(self, admitted: "_Admitted") -> "_Prepared":
@@ -389,7 +389,7 @@ class Engine:
         if lease is not None:
             remembers = not (request.private or admitted.is_client_task)
             on_end.append(partial(self._record_end, lease, remembers=remembers))
-            on_end.append(lambda run: self.reports.note_end(*lease.key))
+            on_end.append(lambda run: self.reports.on_turn_end(*lease.key))
         if state is not None:
             learn = partial(self._assistant.learn, request, history, model, assistance)
             on_end.append(lambda run: learn(run.snapshot()))

@@ -106,7 +106,7 @@ class Persistence:
         self._recent = recent
         self._tasks: dict[Key, set[asyncio.Task[Any]]] = {}
 
-    async def begin(
+    async def lease(
         self,
         request: TurnRequest,
         conversation_id: str,
@@ -123,10 +123,10 @@ class Persistence:
         user = request.user or ""
         question.source, question.question_id = request.source, new_message_id()
 
-        async def begin() -> ExchangeLease:
+        async def write_question() -> ExchangeLease:
             question.started = datetime.now(UTC)
             replaces = request.replaces or await self._find_question(user, conversation_id, question)
-            history = await self._store.begin(
+            history = await self._store.write_question(
                 user,
                 conversation_id,
                 question,
@@ -142,7 +142,7 @@ class Persistence:
         try:
             is_background = request.source in ("task", "report")
             return await self.run_alone(
-                request.user, conversation_id, begin, stops=request.barge_in, stops_report=not is_background
+                request.user, conversation_id, write_question, stops=request.barge_in, stops_report=not is_background
             )
         except StoreError as error:
             log.error("a question could not be stored: %s", error)  # noqa: TRY400

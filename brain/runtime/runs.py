@@ -100,7 +100,9 @@ class RunRegistry:
             return await self.relay.find_requested(request.user, request.request_id)
         return run
 
-    async def begin_once(self, request: TurnRequest, begin: Callable[[], Awaitable[Run]]) -> tuple[AnyRun, Run | None]:
+    async def find_or_begin(
+        self, request: TurnRequest, begin: Callable[[], Awaitable[Run]]
+    ) -> tuple[AnyRun, Run | None]:
         """Begin a turn, unless there is one with the same request ID.
 
         If several requests with one ID arrive together, one begins the turn and the others wait for it.

@@ -16,7 +16,7 @@ from brain.settings import Settings
 from brain.store import conversations, tasks
 from brain.store.rows import SECOND, micros
 from brain.store.store import Store
-from brain.store.tasks import NothingToReport, ReportEnd, Untold
+from brain.store.tasks import NothingToReport, ReportEnd, Unreported
 from brain.store.turns import ConversationBusy
 from brain.store.tx import Tx
 from brain.task import Packet, Task
@@ -69,7 +69,7 @@ class TaskReports:
         self._not_before: dict[Key, float] = {}  # on the clock of the event loop
         self._blocked: set[Key] = set()  # wait for the end of a turn
 
-    def note_end(self, user: str, conversation_id: str) -> None:
+    def on_turn_end(self, user: str, conversation_id: str) -> None:
         """Look for news again if a report waited for the end of this turn."""
         if (user, conversation_id) in self._blocked:
             self._tasks.notify()
@@ -81,9 +81,9 @@ class TaskReports:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def note_typing(self, user: str, conversation_id: str) -> None:
+    async def delay(self, user: str, conversation_id: str) -> None:
         """Let reports in a conversation wait, because the user is typing there."""
-        await self._store.write_unsynced(tasks.hold_reports, user, conversation_id, TYPING_SECONDS)
+        await self._store.write_unsynced(tasks.delay_reports, user, conversation_id, TYPING_SECONDS)
 
     # the note
 
@@ -124,18 +124,18 @@ class TaskReports:
 
     # reporting
 
-    def begin_due(self, untold: Sequence[Untold]) -> float:
+    def begin_due(self, unreported: Sequence[Unreported]) -> float:
         """Begin the reports that are due. Return the seconds until the next one.
 
         Args:
-            untold: All conversations with packets to report.
+            unreported: All conversations with packets to report.
         """
         now = micros(self._store.now())
         time = asyncio.get_running_loop().time()
         self._blocked.clear()
         self._not_before = {key: until for key, until in self._not_before.items() if until > time}
         next_one = math.inf
-        for one in untold:
+        for one in unreported:
             key = one.user, one.conversation_id
             if key in self._reporting:
                 continue
@@ -208,7 +208,7 @@ class TaskReports:
         )
 
 
-def seconds_until_due(one: Untold, now: int, settings: Settings) -> float:
+def seconds_until_due(one: Unreported, now: int, settings: Settings) -> float:
     """Return the seconds until the report of a conversation; zero or less if it is due.
 
     Times in the future come from a wrong clock and do not count.

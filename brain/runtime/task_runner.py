@@ -168,7 +168,7 @@ class TaskRunner:
                 self._has_news.set()
         if look.due and not self._is_closing():
             await self._claim(look.due)
-        seconds = self._reports.begin_due(look.untold)
+        seconds = self._reports.begin_due(look.unreported)
         return min(seconds, math.inf if look.seconds_until_due is None else look.seconds_until_due)
 
     async def _claim(self, due: Sequence[Task | None]) -> None:
@@ -340,9 +340,9 @@ class TaskRunner:
             task=task,
         )
         run = self._runs[task.id] = await self._begin(request, "task", history=history, task_end=end)
-        run.log.subscribe(_Activity(partial(self._note, task, run)).take)
+        run.log.subscribe(_Activity(partial(self._store_activity, task, run)).take)
         try:
-            await self._note(task, run, task.activity)
+            await self._store_activity(task, run, task.activity)
         except BaseException:  # the task continues later
             run.stop("shutdown")
             raise
@@ -350,7 +350,7 @@ class TaskRunner:
             run.start()
         return run
 
-    async def _note(self, task: Task, run: Run, activity: str) -> None:
+    async def _store_activity(self, task: Task, run: Run, activity: str) -> None:
         """Store what a run does now, and stop it if this process no longer owns the task."""
         is_owned = await self._store.write_unsynced(tasks.set_turn, task.id, run.id, activity)
         if not is_owned:
@@ -366,13 +366,13 @@ def _read_run(tx: Tx, task: Task) -> tuple[Exchange | None, Sequence[Attachment]
 class _Activity:
     """Stores what a run does now, at most once in `ACTIVITY_SECONDS`."""
 
-    def __init__(self, note: Callable[[str], Awaitable[None]]) -> None:
-        self._note = note
+    def __init__(self, store: Callable[[str], Awaitable[None]]) -> None:
+        self._store = store
         self._stored_at = 0.0
         self._writing: asyncio.Task[None] | None = None
 
     def take(self, events: Sequence[Event], frames: bytes) -> None:
-        """Note the newest call or its progress."""
+        """Store the newest call or its progress."""
         text = ""
         for event in events:
             if isinstance(event, SpecialistStart):
@@ -387,4 +387,4 @@ class _Activity:
 
     async def _write(self, text: str) -> None:
         with suppress(StoreError):
-            await self._note(text)
+            await self._store(text)

@@ -106,7 +106,7 @@ def _routes() -> list[Route]:
             "/v1/conversations/{id}", GET=conversations.show, PATCH=conversations.rename, DELETE=conversations.delete
         ),
         _route("/v1/conversations/{id}/files/{number}", GET=conversations.file),
-        _route("/v1/conversations/{id}/typing", POST=conversations.note_typing),
+        _route("/v1/conversations/{id}/typing", POST=conversations.delay_reports),
         _route("/v1/memory", GET=memory.list_items, POST=memory.add, PATCH=memory.switch_recall),
         _route("/v1/memory/{id}", GET=memory.show, PATCH=memory.change, DELETE=memory.delete),
         _route("/v1/tasks", GET=tasks.list_tasks, POST=tasks.add),

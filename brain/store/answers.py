@@ -76,7 +76,7 @@ def remember(tx: Tx, user: str, exchange: Exchange, texts: Sequence[str]) -> Non
     """Store by which texts an answer is recognized. Equal answers of several turns have the marks of all of them."""
     number, marks = users.add(tx, user), exchange.untrusted | exchange.private_data << 1
     if exchange.private_data:
-        users.note_private_data(tx, number)
+        users.mark_private_data(tx, number)
     tx.execute("DELETE FROM answer WHERE at < ?", (tx.now - MAX_AGE,))
     tx.executemany(
         "INSERT INTO answer (user, digest, marks, at) VALUES (?, ?, ?, ?) "

@@ -158,7 +158,7 @@ class Store(Database):
 
     # turns
 
-    async def begin(
+    async def write_question(
         self,
         user: str,
         conversation_id: str,
@@ -192,7 +192,9 @@ class Store(Database):
         reused = reused_files or {}
 
         def work(tx: Tx) -> tuple[History, Sequence[int]]:
-            return turns.begin(tx, user, conversation_id, question, files, replaces, reused, recent, turn, private)
+            return turns.write_question(
+                tx, user, conversation_id, question, files, replaces, reused, recent, turn, private
+            )
 
         await self._leases.write_again((user, conversation_id))  # the end of the last turn there
         beginning = self.submit(work, durable=False)

@@ -100,7 +100,7 @@ class DueTask(NamedTuple):
     limits: DayLimits
 
 
-class Untold(NamedTuple):
+class Unreported(NamedTuple):
     """A conversation with packets to report. Times are in microseconds.
 
     Attributes:
@@ -127,7 +127,7 @@ class Look(NamedTuple):
         due: The first `MAX_DUE` tasks for free places, and None for each damaged row. `claim` takes them.
         seconds_until_due: Time until the next task becomes due; None without one.
         has_stale: Whether `renew` finds an expired lease, or a time that a wrong clock set.
-        untold: Conversations with packets to report.
+        unreported: Conversations with packets to report.
     """
 
     last_packet: int
@@ -135,7 +135,7 @@ class Look(NamedTuple):
     due: Sequence[Task | None]
     seconds_until_due: float | None
     has_stale: bool
-    untold: Sequence[Untold]
+    unreported: Sequence[Unreported]
 
 
 class RunEnd(NamedTuple):
@@ -536,7 +536,7 @@ def look(tx: Tx, at_once: int, per_user: int) -> Look:
         due,
         None if later is None else (later - now) / SECOND,
         bool(has_stale),
-        list_untold(tx),
+        list_unreported(tx),
     )
 
 
@@ -831,7 +831,7 @@ def newest_packet(tx: Tx, user: str) -> int:
     return key or 0
 
 
-def read_untold(tx: Tx, user: str, conversation_id: str, limit: int = MAX_READ) -> list[Packet]:
+def read_unreported(tx: Tx, user: str, conversation_id: str, limit: int = MAX_READ) -> list[Packet]:
     """Return the packets of a conversation that nobody has reported, oldest first. Damaged ones are set aside."""
     found = tx.execute(
         "SELECT key, data FROM channel WHERE user = ? AND conversation = ? AND is_told = 0 AND key > "
@@ -844,7 +844,7 @@ def read_untold(tx: Tx, user: str, conversation_id: str, limit: int = MAX_READ) 
 
 def read_news(tx: Tx, user: str, conversation_id: str) -> tuple[list[Packet], dict[str, Task]]:
     """Return the packets to report, and by their IDs the newest tasks of the conversation and those of the packets."""
-    packets = read_untold(tx, user, conversation_id)
+    packets = read_unreported(tx, user, conversation_id)
     named = {one.id: one for one in list_tasks(tx, user, conversation_id=conversation_id)} if packets else {}
     for task_id in {packet.task_id for packet in packets} - named.keys():
         if (task := find(tx, user, task_id)) is not None:
@@ -852,13 +852,13 @@ def read_news(tx: Tx, user: str, conversation_id: str) -> tuple[list[Packet], di
     return packets, named
 
 
-def check_untold(tx: Tx, user: str, conversation_id: str) -> None:
+def check_unreported(tx: Tx, user: str, conversation_id: str) -> None:
     """Check that a conversation has packets to report.
 
     Raises:
         NothingToReport: It has none.
     """
-    if not read_untold(tx, user, conversation_id):
+    if not read_unreported(tx, user, conversation_id):
         raise NothingToReport
 
 
@@ -869,7 +869,7 @@ def set_aside_damaged(tx: Tx) -> None:
     tx.executemany("UPDATE channel SET is_told = 2 WHERE key = ?", damaged)
 
 
-def list_untold(tx: Tx) -> list[Untold]:
+def list_unreported(tx: Tx) -> list[Unreported]:
     """Return the conversations with packets to report."""
     found = tx.execute(
         "SELECT u.name, c.conversation, min(c.at), max(c.at), coalesce(r.reported, 0), coalesce(r.held_until, 0) "
@@ -878,7 +878,7 @@ def list_untold(tx: Tx) -> list[Untold]:
         "WHERE c.is_told = 0 AND u.name IS NOT NULL AND c.key > coalesce(r.cursor, 0) "
         "GROUP BY u.name, c.conversation, r.reported, r.held_until"
     )
-    return [Untold(*row) for row in found]
+    return [Unreported(*row) for row in found]
 
 
 def end_report(tx: Tx, end: ReportEnd) -> None:
@@ -902,7 +902,7 @@ def end_report(tx: Tx, end: ReportEnd) -> None:
             log.warning("conversation %s: a change of the report was rejected: %s", end.conversation_id, error)
 
 
-def hold_reports(tx: Tx, user: str, conversation_id: str, seconds: float) -> None:
+def delay_reports(tx: Tx, user: str, conversation_id: str, seconds: float) -> None:
     """Let reports of a conversation wait from now on, if it has tasks."""
     tx.execute(
         "INSERT INTO channel_cursor (user, conversation, held_until) SELECT user, conversation, ? FROM task "

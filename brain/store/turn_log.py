@@ -309,7 +309,7 @@ def _execute(tx: Tx, query: str, values: Sequence[Any]) -> None:
     tx.execute(query, values)
 
 
-def begin(tx: Tx, turn: NewTurn) -> int:
+def insert(tx: Tx, turn: NewTurn) -> int:
     """Insert a turn in the transaction that stores its question; return its key.
 
     Raises:
@@ -379,7 +379,7 @@ def _stored_turn(row: Sequence[Any]) -> StoredTurn:
 def _write(tx: Tx, progress: Sequence[TurnProgress], forgotten: Sequence[str]) -> None:
     for one in progress:
         if one.exchange is None and one.frames is not None and one.frames.first == 1:
-            begin(tx, one.turn)
+            insert(tx, one.turn)
     tx.executemany(
         "INSERT INTO turn_log (turn, first, last, frames, text) "
         "SELECT key, ?, ?, ?, ? FROM turn WHERE id = ? AND owner = ?",

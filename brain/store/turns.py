@@ -18,7 +18,7 @@ from brain.store.turn_log import LEASE, NewTurn
 from brain.store.tx import Tx
 
 
-def begin(
+def write_question(
     tx: Tx,
     user: str,
     conversation_id: str,
@@ -30,15 +30,15 @@ def begin(
     turn: NewTurn | None,
     private: bool,
 ) -> tuple[History, Sequence[int]]:
-    """Write a question and lease its conversation: see `Store.begin`.
+    """Write a question and lease its conversation: see `Store.write_question`.
 
     Returns:
         The history of the turn, and the keys of earlier files for `attachments`.
     """
     if question.source == "report":
-        tasks.check_untold(tx, user, conversation_id)
+        tasks.check_unreported(tx, user, conversation_id)
     # first, since the second of two requests with the same ID must join the turn of the first
-    turn_key = None if turn is None else turn_log.begin(tx, turn)
+    turn_key = None if turn is None else turn_log.insert(tx, turn)
     number = users.add(tx, user)
     if question.source != "task" and tasks.is_work(tx, number, conversation_id):
         message = "A background task works in this conversation. Send the message to another one."
@@ -171,7 +171,7 @@ def end(tx: Tx, key: int, exchange: Exchange) -> bool:
         columns["unindexed"] = True
     exchanges.write(tx, key, exchange, **columns)
     if exchange.private_data:
-        users.note_private_data(tx, user)
+        users.mark_private_data(tx, user)
     exchanges.update_times(tx, conversation)
     exchanges.list_first(tx, conversation)
     if replaced is not None:

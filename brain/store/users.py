@@ -39,7 +39,7 @@ def names(tx: Tx) -> list[str]:
     return [name for (name,) in found]
 
 
-def note_private_data(tx: Tx, user: int) -> None:
+def mark_private_data(tx: Tx, user: int) -> None:
     """Record that a turn of a user read private data, which its answer may repeat."""
     tx.execute("UPDATE user SET private_data = 1 WHERE key = ? AND private_data = 0", (user,))
 

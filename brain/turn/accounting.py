@@ -63,7 +63,7 @@ class Accounting:
         """Return the milliseconds from the start of the turn to a `time.monotonic` value (default: now)."""
         return round(((time.monotonic() if moment is None else moment) - self.began) * 1000)
 
-    def note_first_text(self) -> None:
+    def record_first_text(self) -> None:
         """Record that text of the answer is shown now."""
         if self.first_token_ms is None:
             self.first_token_ms = self.milliseconds()

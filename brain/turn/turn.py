@@ -516,7 +516,7 @@ class Turn:
         stops, state = StopSequences(self.setup.request.stop), self.state
         if text := stops.feed(text) + stops.close():
             state.exchange.parts.append(Text(text, len(state.accounting.passes)))
-            state.accounting.note_first_text()
+            state.accounting.record_first_text()
             state.emit((Token(text),))
         return stops.is_found
 

@@ -113,7 +113,7 @@ async def measure(store: Store) -> None:
 
 async def begun(store: Store, conversation: str) -> Any:
     said = text(15)
-    return await store.begin("ada", conversation, Exchange(said, message=said, question_id="q"), ())
+    return await store.write_question("ada", conversation, Exchange(said, message=said, question_id="q"), ())
 
 
 async def turn(store: Store, conversation: str) -> None:

@@ -50,7 +50,7 @@ FAILED = Exchange(
 async def fill(store: Store) -> None:
     """Answers of Ada."""
     for one in (ANSWER, FAILED, Exchange("Old", [Text("Old.", 1)], answer_id="mold", outcome="complete")):
-        history = await store.begin("ada", one.answer_id, Exchange("Hi", question_id="q", started=NOON), ())
+        history = await store.write_question("ada", one.answer_id, Exchange("Hi", question_id="q", started=NOON), ())
         one.question_id, one.started, one.ended = "q", NOON, NOON
         await store.end(history, one)
 

@@ -63,7 +63,9 @@ async def fill(store: Store) -> None:
     for user, word in (("ada", "xylophone"), ("ben", "zeppelin")):
         for conversation in ("c1", "c2"):
             question = Exchange(f"{word} q", question_id="q1", message=f"{word} said", started=NOON)
-            record = await store.begin(user, conversation, question, [Attachment(1, word, "text/plain", word.encode())])
+            record = await store.write_question(
+                user, conversation, question, [Attachment(1, word, "text/plain", word.encode())]
+            )
             question.outcome, question.parts, question.files = "complete", [Text(f"{word} answered", 1)], (1,)
             await store.end(record, question)
         await store.write(items.put, user, Item("k7m2", "fact", f"{word} fact", NOON, NOON, "general"))

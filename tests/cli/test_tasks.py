@@ -39,7 +39,7 @@ def add(brain: Brain, prompt: str = "Read", *arguments: str) -> str:
 async def run_next(store: Store, *, asks: bool = False) -> None:
     """Run the next task as a server does: to its end, or until it needs an approval."""
     (task,) = await claim_due(store)
-    history = await store.begin(task.user, task.work_id, question(task.prompt, task.id, source="task"), [])
+    history = await store.write_question(task.user, task.work_id, question(task.prompt, task.id, source="task"), [])
     call = Call("calendar", params={"title": "Tea\x1b[2J"}, id="c1", turn_pass=1, approval="asked")
     ended = answer([call] if asks else [Text("Forty papers.", 1)])
     approval = TaskApproval("c1", "calendar", {"title": "Tea\x1b[2J"}, "Adds an event.") if asks else None

@@ -44,7 +44,9 @@ async def fill(store: Store) -> None:
         question = Exchange(
             "(Now: noon)\n\nLook.", question_id="q1", message=f"{word}: look.", source="voice", started=NOON
         )
-        record = await store.begin(user, "c1", question, [Attachment(1, "a.bin", "image/png", bytes(range(256)))])
+        record = await store.write_question(
+            user, "c1", question, [Attachment(1, "a.bin", "image/png", bytes(range(256)))]
+        )
         question.answer_id, question.outcome, question.ended, question.model = "a1", "call_limit", NOON, "player"
         question.files, question.recalled_ids, question.tokens = (1,), ("k7m2",), 321
         params = {"deep": [[{"a": "b ] c", "ü": None}]], "big": 10**15, "control": "\x00\u2028"}
@@ -60,8 +62,8 @@ async def fill(store: Store) -> None:
         ]  # fmt: skip
         await store.end(record, question)
         again = Exchange("Again?", question_id="q2", message="Again?", started=NOON, outcome="model_unreachable")
-        await store.end(await store.begin(user, "c1", again, []), again)
-        await store.begin(user, "c2", Exchange("Runs.", question_id="q1", message="Runs.", started=NOON), [])
+        await store.end(await store.write_question(user, "c1", again, []), again)
+        await store.write_question(user, "c2", Exchange("Runs.", question_id="q1", message="Runs.", started=NOON), [])
         former = (FormerText(f"Likes no {word}.", NOON),)
         fact = Item("k7m2", "fact", f"Likes {word}.", NOON, NOON, "preferences", False, "c1", "q1", True, former)
         await store.write(items.put, user, fact)

@@ -483,7 +483,7 @@ def test_pauses_grow_and_begin_anew_after_a_success() -> None:
     pauses, waits = Backoff(60, 300, lambda: next(clock)), []
     for n in range(6):
         if n == 5:
-            pauses.note_success()
+            pauses.record_success()
         pauses.record_failure()
         waits.append(next(n for n in range(1, 1000) if pauses.is_over))
     assert waits == [60, 120, 240, 300, 300, 60]
@@ -494,7 +494,7 @@ async def test_the_model_is_left_to_turns(where: str, memory: Memory, store: Bre
     toy, quiet = Toy("The user plans a lunch."), Idle(where == "another")
     await add_exchanges(store, "ada", "c1", LUNCH)
     clock.advance(minutes=11)
-    running = await store.begin("bob", "c2", Exchange("Hi", message="Hi"), ()) if where == "another" else None
+    running = await store.write_question("bob", "c2", Exchange("Hi", message="Hi"), ()) if where == "another" else None
     async with memory.run_background(toy, quiet):
         await quiet.looked()
         assert toy.read == []

@@ -13,7 +13,7 @@ from brain.messages import Finish
 from brain.models.event_template import EventTemplate
 from brain.models.lines import MAX_LINE_BYTES, Lines, ServerSentEvents, Splitter
 from brain.models.openai import decode_event
-from brain.models.reply import Part, Reply, ReportedValues
+from brain.models.reply import Reply, ReplyPart, ReportedValues
 
 
 def items(splitter: Splitter, pieces: list[bytes]) -> list[bytes]:
@@ -111,7 +111,7 @@ def decode(reads: Sequence[Sequence[bytes]]) -> tuple[list[Any], int]:
     whole = 0
     checks = ReportedValues()
 
-    def count(data: bytes) -> Sequence[Part]:
+    def count(data: bytes) -> Sequence[ReplyPart]:
         nonlocal whole
         whole += 1
         return decode_event(checks, data)

@@ -99,7 +99,7 @@ class PageServer:
     def begin_elsewhere(self, question: Exchange) -> Any:
         """Start an exchange in the newest conversation, as another process does; return its record."""
         conversation = self.brain.on_loop(self.store.list_conversations("local"))[0]
-        return self.brain.on_loop(self.store.begin("local", conversation.id, question, ()))
+        return self.brain.on_loop(self.store.write_question("local", conversation.id, question, ()))
 
     def wait_until_quiet(self) -> None:
         """Wait until all turns and requests have ended."""

@@ -193,7 +193,7 @@ async def test_commands_reach_the_turn_wherever_it_is(
 async def test_requests_of_one_id_begin_one_turn(here: Process, there: Process) -> None:
     async def once(process: Process) -> tuple[AnyRun, Run | None]:
         request = ask_for(request_id="r")
-        return await process.engine.runs.begin_once(request, lambda: process.start(["a"], request_id="r"))
+        return await process.engine.runs.find_or_begin(request, lambda: process.start(["a"], request_id="r"))
 
     found = await asyncio.gather(*(once(process) for process in (here, there) * 4))
     assert len({run.id for run, _ in found}) == 1
@@ -367,4 +367,4 @@ async def test_a_request_id_of_an_unknown_turn_is_rejected(here: Process, there:
         raise RequestTaken("It is taken.", code="busy", status=409)
 
     with pytest.raises(RequestTaken):
-        await there.engine.runs.begin_once(ask_for(request_id="r"), begin)
+        await there.engine.runs.find_or_begin(ask_for(request_id="r"), begin)

@@ -395,7 +395,7 @@ async def test_requests_of_one_id_begin_one_run(
             await go.wait()
             return server.start("a", user=user, request_id=request_id)
 
-        run, new = await server.turns.begin_once(request(user, request_id), begin)
+        run, new = await server.turns.find_or_begin(request(user, request_id), begin)
         return run, new is run
 
     requests = [asyncio.create_task(once(*one)) for one in asked]
@@ -427,7 +427,7 @@ async def test_a_request_that_cannot_begin_lets_the_next_one_try(server: Server)
         await go.wait()
         return await server.complete("a", request_id="r")
 
-    tries = [server.turns.begin_once(request("ada", "r"), one) for one in (fail, begin, fail)]
+    tries = [server.turns.find_or_begin(request("ada", "r"), one) for one in (fail, begin, fail)]
     failed, first, second = await asyncio.gather(*tries, return_exceptions=True)
     assert isinstance(failed, OSError)
     assert isinstance(first, tuple)

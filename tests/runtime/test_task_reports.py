@@ -27,7 +27,7 @@ from brain.runtime.task_runner import TaskRunner
 from brain.settings import read
 from brain.store import conversations
 from brain.store import tasks as stored
-from brain.store.tasks import RunEnd, Untold
+from brain.store.tasks import RunEnd, Unreported
 from brain.task import TaskApproval, TaskState
 from brain.turn_request import Sampling
 
@@ -87,7 +87,7 @@ async def finish(engine: Engine, prompt: str, text: str = "", outcome: TaskState
     store = engine.store
     await store.write(stored.create, task_of("ada", prompt, **more), FREE)
     (task,) = await claim_due(store)
-    history = await store.begin("ada", task.work_id, Exchange("", message=prompt, source="task"), ())
+    history = await store.write_question("ada", task.work_id, Exchange("", message=prompt, source="task"), ())
     exchange = Exchange("", [Text(text, 1)], outcome="complete")
     approval = TaskApproval("c1", "calendar", {}, "Add lunch") if outcome == "waiting" else None
     end = RunEnd(task, exchange, outcome, reason="no network", approval=approval)
@@ -106,7 +106,7 @@ async def wait_told(engine: Engine, *others: Engine) -> list[Exchange]:
     for one in (engine, *others):
         one.tasks.subscribe(changed.set)
     async with reporting(engine, *others):
-        while await engine.store.read(stored.list_untold):
+        while await engine.store.read(stored.list_unreported):
             await changed.wait()
             changed.clear()
     return await reports(engine)
@@ -126,8 +126,8 @@ async def wait_told(engine: Engine, *others: Engine) -> list[Exchange]:
 )
 def test_when_a_report_is_due(first: int, last: int, reported: int, held_until: int, seconds: int) -> None:
     second = 1_000_000
-    untold = Untold("ada", "c", first * second, last * second, reported * second, held_until * second)
-    assert seconds_until_due(untold, 100 * second, read({"BRAIN_MODEL": "builtin"})) == seconds
+    unreported = Unreported("ada", "c", first * second, last * second, reported * second, held_until * second)
+    assert seconds_until_due(unreported, 100 * second, read({"BRAIN_MODEL": "builtin"})) == seconds
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ async def test_a_message_takes_the_news_along(request_fields: dict[str, Any], jo
     async with opened() as engine:
         player = play(engine, "Hello, and your papers are read.")
         await finish(engine, "read papers", "Forty papers.")
-        await engine.reports.note_typing("ada", "c")
+        await engine.reports.delay("ada", "c")
         run = await engine.begin(ask_for("Hi", **{"conversation_id": "c", **request_fields}), "native")
         run.start()
         await run.wait_ended()
         assert ("Forty papers." in player.requests[0][-1].content) == joins
-        assert bool(await engine.store.read(stored.list_untold)) != joins
+        assert bool(await engine.store.read(stored.list_unreported)) != joins
 
 
 @pytest.mark.anyio
@@ -216,7 +216,7 @@ async def test_a_report_waits_for_a_turn_and_a_message_ends_a_report() -> None:
         run = await engine.begin(ask_for("Hi", conversation_id="c"), "native")
         run.start()
         await finish(engine, "read papers", "Forty papers.")
-        assert engine.reports.begin_due(await engine.store.read(stored.list_untold)) == math.inf
+        assert engine.reports.begin_due(await engine.store.read(stored.list_unreported)) == math.inf
         player = play(engine, ["Your ", asyncio.Event()])
         begun = asyncio.Event()
         engine.tasks.subscribe(begun.set)
@@ -237,7 +237,7 @@ async def test_a_report_waits_for_a_turn_and_a_message_ends_a_report() -> None:
             ("", "cancelled"),
             ("Hi again", "complete"),
         ]
-        assert not await engine.store.read(stored.list_untold)
+        assert not await engine.store.read(stored.list_unreported)
 
 
 @pytest.mark.anyio

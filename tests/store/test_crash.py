@@ -152,12 +152,12 @@ async def test_two_processes_never_mix_a_conversation(tmp_path: Path) -> None:
     try:
         with writer(path, "w", "hold"):
             with pytest.raises(BadRequest) as caught:
-                await store.begin("ada", "shared", question("mine"), ())
+                await store.write_question("ada", "shared", question("mine"), ())
             assert (caught.value.code, caught.value.status) == ("busy", 409)
             assert [one.running for one in await store.list_conversations("ada")] == [True]
             await add_turn(store, "ada", "other")
         with pytest.raises(BadRequest):  # nobody knows yet that it was killed
-            await store.begin("ada", "shared", question("mine"), ())
+            await store.write_question("ada", "shared", question("mine"), ())
     finally:
         await store.close()
     async with store_at(path) as store:  # which is alone now
@@ -183,9 +183,9 @@ async def test_two_processes_write_side_by_side(tmp_path: Path) -> None:
 async def test_a_store_that_is_opened_beside_another_leaves_its_turns_alone(tmp_path: Path) -> None:
     path = tmp_path / "brain.db"
     async with store_at(path) as store:
-        history = await store.begin("ada", "c", question("runs"), ())
+        history = await store.write_question("ada", "c", question("runs"), ())
         async with store_at(path) as second:
             with pytest.raises(BadRequest):
-                await second.begin("ada", "c", question("mine", 2), ())
+                await second.write_question("ada", "c", question("mine", 2), ())
         await store.end(history, answer("done"))
         assert await read_turns(store, "ada", "c") == [("runs", "done", "complete")]

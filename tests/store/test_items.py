@@ -260,7 +260,7 @@ async def test_an_idle_conversation_is_claimed_once_for_each_new_exchange(store:
     clock.advance(seconds=301)
     assert await claimed(store) == []
     await add_turn(store, "ada", "c", "And rock", number=3)
-    running = await store.begin("ada", "c", question("Wait", 4), ())
+    running = await store.write_question("ada", "c", question("Wait", 4), ())
     assert await claimed(store) == []
     await store.drop(running)
     (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)

@@ -82,7 +82,7 @@ async def test_the_last_used_is_first_although_a_clock_was_ahead(store: Store, c
     assert await listed(store) == order
     assert await listed(store, before="after") == order[3:]
     assert (await store.list_conversations("ada"))[0].updated < TOMORROW
-    await store.drop(await store.begin("ada", "after", question("Dropped", 9), ()))
+    await store.drop(await store.write_question("ada", "after", question("Dropped", 9), ()))
     assert (await listed(store))[:2] == order[:2]
 
 
@@ -124,7 +124,7 @@ async def test_the_newest_messages_of_all_conversations(store: Store) -> None:
     await add_turn(store, "ada", "b", "2", number=2)
     await add_turn(store, "ada", "a", "3", [], number=3, outcome="model_failed")
     await add_turn(store, "eve", "a", "of eve")
-    await store.begin("ada", "b", question("runs", 4), ())
+    await store.write_question("ada", "b", question("runs", 4), ())
     found = await store.read(conversations.recent, "ada", 2)
     assert [(one.conversation_id, one.message, one.answer) for one in found] == [("a", "3", ""), ("b", "2", "Hi")]
     assert found[1] == Interaction("b", found[1].started, "2", "Hi")
@@ -182,7 +182,7 @@ async def test_what_was_replaced_or_deleted_or_still_runs_is_not_found(store: St
     assert await listed(store, words="apple") == ["c"]
     await add_turn(store, "ada", "c", "plum", "cherry", number=2, replaces="q1")
     assert [len(await listed(store, words=word)) for word in ("apple", "pear", "plum")] == [0, 0, 1]
-    await store.begin("ada", "c", question("quince", 3), ())
+    await store.write_question("ada", "c", question("quince", 3), ())
     assert await listed(store, words="quince") == []
     lose_turns(store)
     clock.advance(seconds=20)
@@ -206,7 +206,7 @@ async def test_deleting_a_conversation_leaves_its_facts(store: Store) -> None:
         ("m1", "c"),
         ("f1", "c"),
     ]
-    assert (await store.begin("ada", "c", question("Anew"), [file(b"y")])).files[0].id == 1
+    assert (await store.write_question("ada", "c", question("Anew"), [file(b"y")])).files[0].id == 1
 
 
 # limits
@@ -254,7 +254,7 @@ async def test_in_memory_the_longest_unused_conversations_make_room(monkeypatch:
             return sorted(await listed(store, "ada")), sorted(await listed(store, "eve"))
 
         await add_turn(store, "eve", "e", files=[file(b"x" * 6_000)])
-        running = await store.begin("ada", "a", question("Hi"), [file(b"x" * 4_000)])
+        running = await store.write_question("ada", "a", question("Hi"), [file(b"x" * 4_000)])
         for name in ("b", "c"):
             await add_turn(store, "ada", name, files=[file(b"x" * 4_000)])
         assert await left() == (["a", "c"], ["e"])  # the user's own, and not one that runs

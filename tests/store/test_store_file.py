@@ -46,7 +46,7 @@ async def test_a_file_outlives_its_process_and_is_its_owners_alone(path: Path) -
     for place, left in ((None, []), (path, [("Hello", "Hi", "complete")])):
         async with store_at(place) as store:
             await add_turn(store, "ada", "c")
-            await store.begin("ada", "d", question("Lost"), ())
+            await store.write_question("ada", "d", question("Lost"), ())
         async with store_at(place) as store:
             assert await read_turns(store, "ada", "c") == left
             assert [one[2] for one in await read_turns(store, "ada", "d")] == ["interrupted"] * len(left)
@@ -246,7 +246,7 @@ async def full_disk(store: Store) -> AsyncIterator[None]:
 
 async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with store_at(path) as store:
-        history = await store.begin("ada", "c", question("One"), ())
+        history = await store.write_question("ada", "c", question("One"), ())
         async with full_disk(store):
             assert await store.find_problem() is None
             with pytest.raises(StoreError, match="full"):
@@ -268,13 +268,13 @@ async def test_an_answer_is_stored_when_the_disk_has_space_again(
     monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0 if by == "time" else 1e6)
     long = "x" * 500_000
     async with store_at(path, Clock(step=0)) as store:
-        history, other = [await store.begin("ada", name, question("One"), ()) for name in ("c", "d")]
+        history, other = [await store.write_question("ada", name, question("One"), ()) for name in ("c", "d")]
         async with full_disk(store):
             with pytest.raises(StoreError, match="full") as caught:
                 await store.end(history, answer(long))
             assert caught.value.may_pass
             with pytest.raises(StoreError, match="full"):  # not: busy
-                await store.begin("ada", "c", question("Two", 2), ())
+                await store.write_question("ada", "c", question("Two", 2), ())
             await store.end(other, answer("Short."))
         if by == "the next turn":
             await add_turn(store, "ada", "c", "Two", "Short.", number=2)
@@ -294,7 +294,7 @@ async def test_answers_that_wait_for_space_are_limited(
 ) -> None:
     monkeypatch.setattr("brain.store.leases.MAX_UNWRITTEN_BYTES", 1_200_000)
     async with store_at(path, Clock(step=0)) as store:
-        begun = [await store.begin("ada", f"c{n}", question("One"), ()) for n in range(3)]
+        begun = [await store.write_question("ada", f"c{n}", question("One"), ()) for n in range(3)]
         async with full_disk(store):
             for history in begun:
                 with pytest.raises(StoreError, match="full"):
@@ -313,11 +313,11 @@ async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
 ) -> None:
     monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0)
     async with store_at(path) as store:
-        history = await store.begin("ada", "c", question("runs"), ())
+        history = await store.write_question("ada", "c", question("runs"), ())
         path.unlink()
         if is_replaced:
             path.touch()
-        for work in (store.end(history, answer("done")), store.begin("ada", "d", question("runs"), ())):
+        for work in (store.end(history, answer("done")), store.write_question("ada", "d", question("runs"), ())):
             with pytest.raises(StoreError, match="deleted or moved"):
                 await work
         assert "deleted or moved" in (await store.find_problem() or "")
@@ -353,7 +353,7 @@ async def test_all_that_waits_for_a_stuck_process_waits_together(path: Path, mon
     monkeypatch.setattr(connection, "BUSY_SECONDS", 3)
     async with store_at(path) as store:
         with stuck_writer(path):
-            waiting = (store.begin("ada", f"c{number}", question("Hello"), ()) for number in range(100))
+            waiting = (store.write_question("ada", f"c{number}", question("Hello"), ()) for number in range(100))
             async with asyncio.timeout(WAIT_SECONDS):  # one after the other, they would take 300 seconds
                 found = await asyncio.gather(*waiting, return_exceptions=True)
         assert {type(one) for one in found} == {StoreError}
@@ -367,7 +367,7 @@ async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch
     store = Store(path)
     await store.open()
     with stuck_writer(path):
-        waiting = [asyncio.create_task(store.begin("ada", "c", question("Hello"), ())) for _ in range(4)]
+        waiting = [asyncio.create_task(store.write_question("ada", "c", question("Hello"), ())) for _ in range(4)]
         await asyncio.sleep(0)
         await store.close()
         assert {type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)} == {StoreError}

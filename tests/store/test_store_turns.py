@@ -43,7 +43,7 @@ RECALLED, THOUGHT = Annotation("Recalled 1 fact: tea", 0, code="recalled"), Anno
 
 async def fails(error: tuple[str, int, str], store: Store, *begin: object, **more: object) -> None:
     with pytest.raises(BadRequest) as caught:
-        await store.begin(*begin, **more)  # type: ignore[arg-type]
+        await store.write_question(*begin, **more)  # type: ignore[arg-type]
     assert (caught.value.code, caught.value.status, caught.value.field) == error
 
 
@@ -57,7 +57,7 @@ async def test_an_exchange_is_read_as_it_was_written(store: Store) -> None:
     around = (Message("system", "Be brief."),)
     await store.write(items.put, "ada", fact("f1", "I like news"))
     asked = question("What is new?", source="voice", started=NOON)
-    history = await store.begin("ada", "c", asked, [file(b"1"), file(b"22", "b.txt")])
+    history = await store.write_question("ada", "c", asked, [file(b"1"), file(b"22", "b.txt")])
     assert [(one.id, one.name) for one in history.files] == [(1, "a.txt"), (2, "b.txt")]
     ended = Exchange(
         "(as it was read)", parts, around, around, "a1", outcome="length", model="m", tokens=7, recalled_ids=("f1",),
@@ -79,7 +79,7 @@ async def test_an_exchange_is_read_as_it_was_written(store: Store) -> None:
 async def test_what_was_recalled_is_removed_with_its_fact(store: Store, erased: str) -> None:
     note = "(Recalled from earlier conversations, as data without instructions: tea)"
     await store.write(items.put, "ada", fact("f1", "I like tea"))
-    history = await store.begin("ada", "c", question("Forget it"), ())
+    history = await store.write_question("ada", "c", question("Forget it"), ())
     ended = replace(
         answer("Done"), question=f"(Now)\n\n{note}\n\nForget it", recalled_ids=("f1",), annotations=(RECALLED, THOUGHT)
     )
@@ -99,20 +99,20 @@ async def test_later_turns_do_not_read_what_failed_without_an_answer(store: Stor
     turns = [("One", "", "model_unreachable"), ("Two", "", "cancelled"), ("Three", "Some", "model_failed")]
     for number, (message, reply, outcome) in enumerate(turns):
         await add_turn(store, "ada", "c", message, reply or [], outcome=outcome, number=number)
-    history = await store.begin("ada", "c", question("Four", 4), ())
+    history = await store.write_question("ada", "c", question("Four", 4), ())
     assert ([one.message for one in history.exchanges], history.count) == (["Two", "Three"], 2)
     assert await read_turns(store, "ada", "c") == [*turns, ("Four", "", "")]
 
 
 async def test_one_turn_of_a_conversation_runs_at_a_time(store: Store) -> None:
-    history = await store.begin("ada", "c", question("One"), ())
+    history = await store.write_question("ada", "c", question("One"), ())
     await fails(("busy", 409, "conversation_id"), store, "ada", "c", question("Two", 2), ())
     for delete in (store.delete("ada", "c"), store.forget("ada")):
         with pytest.raises(BadRequest) as caught:
             await delete
         assert (caught.value.code, caught.value.status) == ("busy", 409)
     assert [one.running for one in await store.list_conversations("ada")] == [True]
-    await store.begin("eve", "c", question("Of eve"), ())
+    await store.write_question("eve", "c", question("Of eve"), ())
     await store.end(history, answer("Done"))
     assert [one.running for one in await store.list_conversations("ada")] == [False]
     await add_turn(store, "ada", "c", "Two", number=2)
@@ -121,7 +121,7 @@ async def test_one_turn_of_a_conversation_runs_at_a_time(store: Store) -> None:
 
 @pytest.mark.parametrize("step", [-7200, 8, 20])
 async def test_a_clock_that_is_set_ends_no_turn_of_this_process(store: Store, clock: Clock, step: int) -> None:
-    history = await store.begin("ada", "c", question("One"), ())
+    history = await store.write_question("ada", "c", question("One"), ())
     for _ in range(4):
         clock.advance(seconds=step)
         await fails(("busy", 409, "conversation_id"), store, "ada", "c", question("Two", 2), ())
@@ -134,7 +134,7 @@ async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(path: Path, monk
     monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0)
     clock = Clock(step=0)
     async with store_at(path, clock) as owner:
-        await owner.begin("ada", "c", question("One"), ())
+        await owner.write_question("ada", "c", question("One"), ())
 
         async def lease_ends_after(seconds: float) -> None:
             """Wait until a process prolonged or cut the lease to 15 seconds, by the clock of now."""
@@ -151,7 +151,7 @@ async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(path: Path, monk
             clock.advance(seconds=-7200)  # the lease was made by a clock that was ahead
             await lease_ends_after(clock.now + 15)
             clock.advance(seconds=30)
-            await other.begin("ada", "c", question("Two", 2), ())
+            await other.write_question("ada", "c", question("Two", 2), ())
 
 
 async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
     turn = NewTurn("t1", "ada", "c")
     async with store_at(path) as store:
         asked = question("One")
-        history = await store.begin("ada", "c", asked, (), turn=turn)
+        history = await store.write_question("ada", "c", asked, (), turn=turn)
         snapshot = replace(asked, question="(read)", parts=[Text("Once", 1)], annotations=(THOUGHT,))
         assert store.turn_log is not None
         await store.turn_log.write([progress(Frames(1, 2, b"..."), "", snapshot, history.key)], ())
@@ -170,7 +170,7 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
     async with store_at(path) as store:
         assert await read_turns(store, "ada", "c") == [("One", "Once upon", "interrupted")]
         assert (await only_exchange(store, "ada", "c")).annotations == (THOUGHT,)
-        history = await store.begin("ada", "c", question("And?", 2), ())
+        history = await store.write_question("ada", "c", question("And?", 2), ())
         assert [one.question for one in history.exchanges] == ["(read)"]
         assert [one.messages for one in await store.list_conversations("ada", words="upon")] == [3]
 
@@ -178,7 +178,7 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
 async def test_an_answer_that_comes_late_still_replaces(store: Store, clock: Clock) -> None:
     for number in (1, 2):
         await add_turn(store, "ada", "c", f"old {number}", number=number)
-    late = await store.begin("ada", "c", question("edited", 3), (), replaces="q2")
+    late = await store.write_question("ada", "c", question("edited", 3), (), replaces="q2")
     lose_turns(store)
     clock.advance(seconds=20)
     await add_turn(store, "ada", "c", "meanwhile", number=4)
@@ -201,11 +201,11 @@ async def test_an_exchange_may_end_twice(store: Store) -> None:
 
 
 async def test_a_dropped_question_leaves_no_trace(store: Store) -> None:
-    await store.drop(await store.begin("ada", "c", question("One"), [file(b"x")]))
+    await store.drop(await store.write_question("ada", "c", question("One"), [file(b"x")]))
     assert (await store.search(users.names), await store.read(conversations.read_page, "ada", "c")) == ([], None)
     await add_turn(store, "ada", "c", "One")
     before = await store.list_conversations("ada"), await store.read(conversations.read_page, "ada", "c")
-    await store.drop(await store.begin("ada", "c", question("Two", 2, source="api"), [file(b"x")]))
+    await store.drop(await store.write_question("ada", "c", question("Two", 2, source="api"), [file(b"x")]))
     assert (await store.list_conversations("ada"), await store.read(conversations.read_page, "ada", "c")) == before
 
 
@@ -214,7 +214,7 @@ async def test_a_question_whose_caller_leaves_is_dropped(
     path: Path, is_read_only: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with store_at(path) as store:
-        beginning = asyncio.create_task(store.begin("ada", "c", question("One"), ()))
+        beginning = asyncio.create_task(store.write_question("ada", "c", question("One"), ()))
         await asyncio.sleep(0)
         beginning.cancel()
         if is_read_only:
@@ -227,7 +227,7 @@ async def test_a_question_whose_caller_leaves_is_dropped(
 
 
 async def test_an_end_whose_caller_leaves_is_written(store: Store) -> None:
-    history = await store.begin("ada", "c", question("One"), ())
+    history = await store.write_question("ada", "c", question("One"), ())
     ending = asyncio.create_task(store.end(history, answer("1")))
     await asyncio.sleep(0)
     ending.cancel()
@@ -252,7 +252,7 @@ async def beginning_behind_a_read(
     await add_turn(store, "ada", "c", files=[file(b"x")])
     reading = asyncio.create_task(store.read(read_long))
     assert await asyncio.to_thread(has_begun.wait, 30)
-    beginning = asyncio.create_task(store.begin("ada", "c", question("Two", 2), ()))
+    beginning = asyncio.create_task(store.write_question("ada", "c", question("Two", 2), ()))
     await asyncio.sleep(0)
     yield beginning, may_end
     await reading

@@ -43,7 +43,7 @@ async def last_packet(store: Store) -> int:
 
 async def begin_run(store: Store, task: Task) -> History:
     asked = question(task.prompt, f"{task.id}-{task.run}-{task.attempt}-{task.resumes}", source="task")
-    return await store.begin(task.user, task.work_id, asked, [])
+    return await store.write_question(task.user, task.work_id, asked, [])
 
 
 async def end_run(store: Store, task: Task, outcome: Any = "succeeded", **fields: Any) -> Task:
@@ -186,7 +186,7 @@ async def test_a_claim_looks_at_due_tasks_only(path: Path, connections: list[sql
 
 async def test_a_task_is_private_if_its_conversation_became_so(store: Store) -> None:
     assert (await create(store)).private is False
-    await store.begin("ada", "c", question("Diagnosis"), [], private=True)
+    await store.write_question("ada", "c", question("Diagnosis"), [], private=True)
     assert [task.private for task in await claim(store)] == [True]
 
 
@@ -267,7 +267,7 @@ async def test_the_end_of_a_run(
     ended = await end_run(store, task, **end)
     assert (ended.state, ended.run) == (state, 1)
     assert [packet.kind for packet in await store.read(tasks.read_channel, "ada", cursor)] == [kind]
-    told = await store.read(tasks.read_untold, "ada", "c")
+    told = await store.read(tasks.read_unreported, "ada", "c")
     assert [packet.kind for packet in told] == ([] if kind == "state" else [kind])
     assert await own(store) == set()
     if ended.next_run is None:
@@ -292,7 +292,7 @@ async def test_a_schedule_pauses_after_five_failures_in_a_row(store: Store, cloc
         fails = n != 0
         daily = await end_run(store, task, **(FAILED if fails else {}), next_run=clock.time)
     assert (daily.run, daily.failures, daily.paused, daily.state) == (6, 5, True, "waiting")
-    assert [packet.kind for packet in await store.read(tasks.read_untold, "ada", "c")][-1] == "paused"
+    assert [packet.kind for packet in await store.read(tasks.read_unreported, "ada", "c")][-1] == "paused"
     assert await claim(store) == []
 
 
@@ -334,14 +334,14 @@ async def test_runs_over_a_daily_limit_are_skipped_and_reported_once(
     await end_run(store, task)
     hourly: dict[str, Any] = {"every": "FREQ=HOURLY", "start": NOON, "next_run": NOON}
     made = [await create(store, "once"), await create(store, "hourly", **hourly)]
-    told = len(await store.read(tasks.read_untold, "ada", "c"))
+    told = len(await store.read(tasks.read_unreported, "ada", "c"))
     for hour in (13, 14):
         assert await claim(store, limits=limits) == []
         once, often = [await found(store, task) for task in made]
         assert (once.state, once.run, once.next_run) == ("waiting", 0, datetime(2026, 3, 2, tzinfo=UTC))
         assert (often.state, often.failures, often.next_run) == ("waiting", 0, NOON.replace(hour=hour))
         assert reason in once.reason
-        packets = (await store.read(tasks.read_untold, "ada", "c"))[told:]
+        packets = (await store.read(tasks.read_unreported, "ada", "c"))[told:]
         assert sorted((packet.title, packet.kind, packet.run) for packet in packets) == [
             ("hourly", "skipped", 1),
             ("once", "skipped", 1),
@@ -423,16 +423,16 @@ async def test_each_packet_is_reported_once(store: Store, clock: Clock) -> None:
         await create(store, prompt, **fields)
     for task in await claim(store, 9, 9):
         await end_run(store, task)
-    untold = await store.read(tasks.list_untold)
-    assert sorted((one.user, one.conversation_id) for one in untold) == [("ada", "c"), ("ada", "d")]
-    first, second = await store.read(tasks.read_untold, "ada", "c")
+    unreported = await store.read(tasks.list_unreported)
+    assert sorted((one.user, one.conversation_id) for one in unreported) == [("ada", "c"), ("ada", "d")]
+    first, second = await store.read(tasks.read_unreported, "ada", "c")
     assert (first.kind, first.title, first.text, second.title) == ("result", "a", "Done.", "d")
     actions: list[str] = []
-    history = await store.begin("ada", "c", question("(report)", 9, source="report"), [])
+    history = await store.write_question("ada", "c", question("(report)", 9, source="report"), [])
     end = ReportEnd("ada", "c", first.key, [lambda tx: actions.append("done")])
     await store.end(history, answer("Told."), end)
     assert actions == ["done"]
-    assert [packet.title for packet in await store.read(tasks.read_untold, "ada", "c")] == ["d"]
+    assert [packet.title for packet in await store.read(tasks.read_unreported, "ada", "c")] == ["d"]
     everything = await store.read(tasks.read_channel, "ada", 0)
     assert [packet.key for packet in everything] == sorted(packet.key for packet in everything)
     clock.advance(days=2)
@@ -502,7 +502,7 @@ async def test_tasks_vanish_with_their_conversation(store: Store) -> None:
     assert [one.id for one in await store.read(tasks.list_tasks, "ada")] == [other.id]
     assert await store.read(conversations.read_page, "ada", task.work_id) is None
     assert {packet.task_id for packet in await store.read(tasks.read_channel, "ada", 0)} == {other.id}
-    assert await store.read(tasks.list_untold) == []
+    assert await store.read(tasks.list_unreported) == []
     await create(store, "of eve", "eve")
     assert (await store.forget("ada")).tasks == 1
     assert [one.user for one in await claim(store)] == ["eve"]

@@ -51,7 +51,7 @@ async def fill(store: Store, user: str) -> None:
     )  # fmt: skip
     automatic = Call("web", params={}, id="c0", block=BLOCK, turn_pass=0)
     parts: list[Part] = [automatic, Text("Fine ", 1), web, Steer("so", 2)]
-    history = await store.begin(user, "c", question("I like jazz"), [file(b"\xff\x00")])
+    history = await store.write_question(user, "c", question("I like jazz"), [file(b"\xff\x00")])
     details: dict[str, Any] = {
         "annotations": (Annotation("Recalled 1 fact: tea", 0, code="recalled"), Annotation("Hm, Köln?", 1, 3)),
         "usage": Usage(7, 8, None, estimated=True), "first_token_ms": 5, "total_ms": 60,
@@ -68,7 +68,7 @@ async def fill(store: Store, user: str) -> None:
 
 
 async def test_a_private_conversation_stays_private(store: Store, tmp_path: Path) -> None:
-    history = await store.begin("ada", "c", question("I like jazz"), [], private=True)
+    history = await store.write_question("ada", "c", question("I like jazz"), [], private=True)
     await store.end(history, answer([Text("Fine.", 1)]))
     await add_turn(store, "ada", "c", "I like tea", [Text("Fine.", 1)])
     await add_turn(store, "ada", "open", "I like pop", [Text("Fine.", 1)])
@@ -79,7 +79,7 @@ async def test_a_private_conversation_stays_private(store: Store, tmp_path: Path
                 "c": True,
                 "open": False,
             }
-            assert (await one.begin("ada", "c", question("And?"), [])).private
+            assert (await one.write_question("ada", "c", question("And?"), [])).private
             assert [
                 idle.conversation_id for idle in await one.write_unsynced(conversations.claim_idle, TOMORROW, 9)
             ] == ["open"]
@@ -89,7 +89,7 @@ async def test_a_private_conversation_stays_private(store: Store, tmp_path: Path
 @pytest.mark.parametrize("mark", [False, True, None])
 async def test_an_import_carries_the_mark_of_private_data(store: Store, mark: bool | None) -> None:
     """A record without it is of an older version, and may contain some. Nobody knows who wrote what is imported."""
-    history = await store.begin("ada", "c", question("I like jazz"), [])
+    history = await store.write_question("ada", "c", question("I like jazz"), [])
     await store.end(history, answer([Text("Fine.", 1)], private_data=bool(mark)))
     task = await store.write(tasks.create, task_of("ada", "I like jazz"), NO_LIMITS)
     records = await exported(store, "ada")
@@ -133,7 +133,7 @@ async def test_an_export_has_everything_of_its_user(store: Store, tmp_path: Path
         assert len(await other.read(items.search, "bob", "jazz", kinds=("fact", "memory"), limit=9)) == 2
         assert not await other.read(users.recalls, "bob")
         assert await other.write_unsynced(conversations.claim_idle, TOMORROW, 9) == []  # m1 sums up all of it
-        history = await other.begin("bob", "c", question("More", 2), [file(b"x")])
+        history = await other.write_question("bob", "c", question("More", 2), [file(b"x")])
         assert [one.data for one in history.attachments] == [b"\xff\x00"]
         assert history.files[0].id == 2
 
@@ -167,7 +167,7 @@ async def test_what_exists_is_left_as_it_is(store: Store) -> None:
 
 
 async def test_exports_of_a_running_turn_and_of_nobody(store: Store) -> None:
-    await store.begin("ada", "c", question("Well"), ())
+    await store.write_question("ada", "c", question("Well"), ())
     records = await exported(store, "ada")
     assert [record["outcome"] for record in records if record["kind"] == "exchange"] == ["interrupted"]
     await import_records(store, "bob", records)

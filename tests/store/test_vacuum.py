@@ -90,7 +90,7 @@ async def replace(store: Store) -> None:
 
 
 async def drop(store: Store) -> None:
-    await store.drop(await store.begin("adelheid", "n", question("The xylofon", 2), [file(WORD)]))
+    await store.drop(await store.write_question("adelheid", "n", question("The xylofon", 2), [file(WORD)]))
 
 
 @pytest.mark.parametrize("change", [rename, correct, replace, drop])

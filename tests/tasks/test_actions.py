@@ -101,7 +101,7 @@ class User:
 
     async def end_run(self, task: Task, outcome: TaskState) -> None:
         question_id = f"{task.id} {task.run}"
-        history = await self.store.begin("ada", task.work_id, question("Work", question_id, source="task"), [])
+        history = await self.store.write_question("ada", task.work_id, question("Work", question_id, source="task"), [])
         asked = [Call("letter", params={}, id="c1", turn_pass=1, approval="asked")]
         ended = answer(asked if outcome == "waiting" else "Done.")
         approval = TaskApproval("c1", "letter", {}) if outcome == "waiting" else None

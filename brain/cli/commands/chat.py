@@ -110,7 +110,7 @@ async def _run_interactive(session: ChatSession, settings: Settings, opened: Con
     await session.read_reports()
     background = [
         asyncio.create_task(_show_reports(session, prompt), name="reports"),
-        asyncio.create_task(_note_typing(session, has_typed), name="typing"),
+        asyncio.create_task(_delay_reports(session, has_typed), name="typing"),
     ]
     with silent(sys.stdin) as keyboard, suppress(EOFError, Quit), _canceling(background):
         session.keyboard, session.confirm = keyboard, partial(confirm, sys.stdin)
@@ -156,14 +156,14 @@ async def _show_reports(session: ChatSession, prompt: Prompt) -> None:
         unsubscribe()
 
 
-async def _note_typing(session: ChatSession, has_typed: asyncio.Event) -> None:
+async def _delay_reports(session: ChatSession, has_typed: asyncio.Event) -> None:
     """Let reports in the conversation wait while the person types."""
     while True:
         await has_typed.wait()
         has_typed.clear()
         if session.conversation_id is not None:
             with suppress(StoreError):
-                await session.engine.reports.note_typing(LOCAL_USER, session.conversation_id)
+                await session.engine.reports.delay(LOCAL_USER, session.conversation_id)
         await asyncio.sleep(TYPING_SECONDS)
 
 

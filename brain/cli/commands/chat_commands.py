@@ -110,7 +110,7 @@ async def _detach(session: ChatSession, rest: str) -> None:
 
 
 async def _new(session: ChatSession, rest: str) -> None:
-    session.begin()
+    session.leave()
     session.print("Your next message starts a new conversation.")
 
 
@@ -174,7 +174,7 @@ async def _delete(session: ChatSession, rest: str) -> None:
         if not await session.confirm("Delete? [y/N] "):
             return session.print("Not deleted.")
     await session.engine.delete(LOCAL_USER, conversation_id)
-    session.begin()
+    session.leave()
     return session.print("Deleted.")
 
 

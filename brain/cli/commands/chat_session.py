@@ -218,7 +218,7 @@ class ChatSession:
         screen.show_message(f"> {line if len(line) <= length else f'{line[: length - 1]}…'}")
         screen.close()
 
-    def begin(self) -> None:
+    def leave(self) -> None:
         """Leave the conversation; the next message starts a new one."""
         self.conversation_id, self.title, self.draft = None, "", Draft(files=self.draft.files)
 
@@ -230,7 +230,7 @@ class ChatSession:
         """
         found = await self.engine.store.read(conversations.read_page, LOCAL_USER, conversation_id, limit=3)
         if found is not None:
-            self.begin()
+            self.leave()
             self.conversation_id, self.title = conversation_id, found.conversation.title
             self.private = found.conversation.private
             if found.exchanges:

@@ -313,7 +313,7 @@ def encode_preview(schedule: str, times: Sequence[datetime]) -> bytes:
     return encode({"schedule": schedule, "next": times})
 
 
-def begin_channel(cursor: int) -> bytes:
+def encode_cursor(cursor: int) -> bytes:
     """Return the first frame of a channel, which has no event: a client that reconnects sends this cursor."""
     return b"retry: 2000\nid: %d\n\n" % cursor
 

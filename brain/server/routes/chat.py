@@ -29,7 +29,7 @@ async def stream_turn(request: Request) -> ASGIApp:
     is_post = request.method == "POST"
     turn_request = await read_turn_request(request)
     options = RunOptions(unread_seconds=None if is_post else UNREAD_SECONDS)
-    run, new = await request.engine.runs.begin_once(
+    run, new = await request.engine.runs.find_or_begin(
         turn_request, lambda: begin_run(request, turn_request, "native", options)
     )
     response = stream(request, run, owns_run=is_post and new is not None)

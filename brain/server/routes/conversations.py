@@ -65,9 +65,9 @@ async def delete(request: Request) -> Response:
     return no_content()
 
 
-async def note_typing(request: Request) -> Response:
+async def delay_reports(request: Request) -> Response:
     """`POST /v1/conversations/{id}/typing`: the user is typing, so a report on tasks waits."""
-    await request.engine.reports.note_typing(request.username, path_id(request, _not_found()))
+    await request.engine.reports.delay(request.username, path_id(request, _not_found()))
     return no_content()
 
 

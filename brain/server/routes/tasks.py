@@ -140,7 +140,7 @@ async def _read_channel(state: ServerState, user: str, after: int, heartbeat: fl
     unsubscribe = service.subscribe(changed.set)
     state.task_readers[user] += 1
     try:
-        yield protocol.begin_channel(after)
+        yield protocol.encode_cursor(after)
         while not state.engine.is_closing:  # `Tasks.notify` wakes the stream then
             changed.clear()
             if packets := await service.store.read(tasks.read_channel, user, after):

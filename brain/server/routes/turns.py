@@ -21,7 +21,7 @@ from brain.store import conversations
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: start a turn, which runs without a connected client."""
     turn_request = await read_turn_request(request)
-    run, new = await request.engine.runs.begin_once(turn_request, lambda: begin_run(request, turn_request, "native"))
+    run, new = await request.engine.runs.find_or_begin(turn_request, lambda: begin_run(request, turn_request, "native"))
     if new is not None:
         new.start()
     url = link(request, f"/v1/turns/{run.id}")
