@@ -1,16 +1,25 @@
-"""All errors of Brain.
+"""All errors of Brain, with the packages that raise them.
 
 BrainError
-├── SettingsError        a setting is unknown or has an invalid value; Brain does not start
-├── RegistrationError    a specialist cannot be registered; the others can
-├── BadRequest           a client's request is rejected before the first byte of the answer
-├── ModelError           the model server cannot be reached, failed, or has no room
-│   ├── PrefillRefused   it rejects a prefill
-│   ├── ToolsRefused     it rejects tools
-│   ├── ContentFiltered  its content filter rejects the request, or stopped the answer
-│   └── UnreadableData   it sent something that breaks its protocol
-├── StoreError           the store cannot be read or written
-└── Refused              a specialist rejects a call
+├── SettingsError            settings, models, telemetry: a setting is unknown or invalid; Brain does not start
+├── RegistrationError        plugins: a specialist cannot be registered; the others can
+├── BadRequest               all: a client's request is rejected before the first byte of the answer
+│   ├── RequestTaken         store: another process began the turn of the same request ID, which the request joins
+│   ├── ConversationBusy     store: the conversation has a running turn
+│   ├── Duplicate            store: an active task is the same
+│   └── NothingToReport      store, runtime: no task has news, so no report begins
+├── ModelError               models, turn: the model server cannot be reached, failed, or has no room
+│   ├── PrefillRefused       models: it rejects a prefill
+│   ├── ToolsRefused         models: it rejects tools
+│   ├── ContentFiltered      models: its content filter rejects the request, or stopped the answer
+│   └── UnreadableData       models: it sent something that breaks its protocol
+├── StoreError               store: the store cannot be read or written
+│   └── Damaged              store: a row cannot be read; readers skip it
+├── Refused                  specialists, net, models: a specialist, or what it uses, rejects a call
+└── CommandError             cli: a command fails
+    └── UsageError           cli: its arguments are wrong
+
+Exceptions that do not leave their package have other base classes.
 """
 
 from collections.abc import Mapping

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,7 @@ from starlette.routing import Route
 from test_architecture import LAYERS
 
 import brain
-from brain import Registry, Specialist, Thinker, settings
+from brain import Registry, Specialist, Thinker, errors, settings
 from brain.cli.arguments import make_parser
 from brain.cli.main import run
 from brain.events import CallCode, ErrorCode, Limits, NoticeCode, SpecialistResult, StopReason
@@ -153,6 +154,21 @@ def test_the_table_of_layers_is_that_of_the_code() -> None:
     rows = re.findall(r"^\| [a-z ]+ \| (`.*) \|$", page, re.MULTILINE)
     shown = [set(re.findall(r"`(\w+)(?:\.py|/)`", row)) for row in rows]
     assert shown == [set(layer.split()) for layer in reversed(LAYERS)]
+
+
+def test_the_tree_of_errors_is_that_of_the_code() -> None:
+    shown, path = {}, ["Exception"]
+    for indent, name in re.findall(r"^([│├└─ ]*)([A-Z]\w+)(?: {2}|$)", errors.__doc__ or "", re.MULTILINE):
+        path = [*path[: len(indent) // 4 + 1], name]
+        shown[name] = path[-2]
+    assert shown == {"BrainError": "Exception", **dict(subclasses_of_brain(errors.BrainError))}
+
+
+def subclasses_of_brain(error: type[BaseException]) -> Iterator[tuple[str, str]]:
+    for one in error.__subclasses__():
+        if one.__module__.startswith("brain."):
+            yield one.__name__, error.__name__
+            yield from subclasses_of_brain(one)
 
 
 @pytest.mark.parametrize("name", ["architecture", "decisions", "security"])
