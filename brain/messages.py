@@ -531,6 +531,8 @@ CLOCK_NOTE = (
 """A pattern for the clock note in a question. Older versions stored questions with the first form."""
 OWN_WORDS = "In the user's own words: "
 """The start of a memory that quotes the user. No summary of a model starts like this."""
+FACT_LENGTH, MEMORY_LENGTH = 500, 1_000
+"""Characters of a fact, and of a memory."""
 RECALL_NOTE = r"\(Recalled (?:from|of) earlier conversations, "
 """A pattern for the start of the recall note in a question. Older versions stored questions with `of`."""
 

@@ -7,6 +7,7 @@ import msgspec
 
 from brain.events import TaskChange
 from brain.messages import Count, Marks, Time
+from brain.text import first_words
 
 TaskState = Literal["pending", "running", "waiting", "succeeded", "failed", "canceled"]
 """`waiting`: for an approval, for the next run of its schedule, or for a day with free runs."""
@@ -189,11 +190,7 @@ class Packet(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def make_title(prompt: str) -> str:
     """Return the first words of a prompt as one line."""
-    line = " ".join(prompt.split())
-    if len(line) <= 60:
-        return line
-    whole, space, _ = line[:60].rpartition(" ")
-    return f"{whole if space else line[:59]}…"
+    return first_words(prompt, 60)
 
 
 def task_change(task: Task) -> TaskChange:

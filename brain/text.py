@@ -1,4 +1,4 @@
-"""Text helpers: surrogates, invisible characters, suggestions, sizes, and a buffer for growing text."""
+"""Text helpers: surrogates, invisible characters, lines, names, suggestions, sizes, and a buffer for growing text."""
 
 import re
 from collections.abc import Iterable
@@ -6,6 +6,9 @@ from difflib import get_close_matches
 
 import regex
 
+NAME_LENGTH = 64
+SPECIALIST_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{NAME_LENGTH - 1}}}")
+"""The name of a specialist or of a client tool, as models call it."""
 BLOCK_BYTES = 448
 """Size of a block of growing text. Python allocates blocks of this size from its pools."""
 
@@ -38,6 +41,23 @@ def strip_invisible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
+
+
+def one_line(text: str) -> str:
+    """Return the text without invisible characters; any white space is one space."""
+    return " ".join(strip_invisible(text).split())
+
+
+def shorten(text: str, length: int) -> str:
+    """Return the text up to this length; a longer one ends with `…`."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def first_words(text: str, length: int) -> str:
+    """Return the first words of a text as one line up to this length; `…` stands for the rest."""
+    line = one_line(text.lstrip()[: 4 * length])  # linear in the length, for texts of megabytes
+    whole, space, _ = line[:length].rpartition(" ")
+    return f"{whole}…" if space and len(line) > length else shorten(line, length)
 
 
 def escape_invisible(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import msgspec.inspect
 
-from brain.text import replace_surrogates
+from brain.text import replace_surrogates, shorten
 
 SHOWN_LENGTH = 60
 """Characters of a value in an error message."""
@@ -122,5 +122,4 @@ def _suggest(field: str, parent: msgspec.inspect.Type | None) -> str:
 
 def quote_value(value: str) -> str:
     """Return a value for an error message: as a JSON string, shortened."""
-    shown = value if len(value) <= SHOWN_LENGTH else f"{value[:SHOWN_LENGTH]}…"
-    return json.dumps(replace_surrogates(shown), ensure_ascii=False)
+    return json.dumps(replace_surrogates(shorten(value, SHOWN_LENGTH)), ensure_ascii=False)

@@ -14,6 +14,7 @@ from brain.errors import Refused
 from brain.markers.neutralize import neutralize
 from brain.plugins.context import AssistContext
 from brain.plugins.specialist import Specialist
+from brain.text import shorten
 from brain.words import DATE_WORDS, split_words
 
 MAX_VALUE = 80
@@ -119,5 +120,4 @@ def _replace_values(
 
 
 def _show(value: Any) -> str:
-    text = f"{value:g}" if isinstance(value, float) else " ".join(str(value).split())
-    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
+    return shorten(f"{value:g}" if isinstance(value, float) else " ".join(str(value).split()), MAX_VALUE)

@@ -3,6 +3,7 @@
 import re
 
 from brain.markers.cursor import PARTNER, Cursor, ParsedMarker, Reader, Steps, decode_object
+from brain.text import NAME_LENGTH
 
 OPENERS = ("SPECIALIST_REQUEST[",)
 
@@ -15,7 +16,7 @@ _INSTEAD_OF_COLON = "{(="
 def read(cursor: Cursor, opener: str) -> Reader:
     """Read a marker after its opener. The opener is text if no name follows."""
     yield from cursor.skip_whitespace()
-    name = yield from cursor.read_name(longest=64)
+    name = yield from cursor.read_name(NAME_LENGTH)
     if not name:
         return None
     if not (yield from cursor.skip_whitespace()):

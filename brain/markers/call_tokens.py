@@ -8,9 +8,10 @@
 import re
 from typing import NamedTuple
 
-from brain.markers.cursor import NAME, UNNAMED, Cursor, ParsedMarker, Reader
+from brain.markers.cursor import UNNAMED, Cursor, ParsedMarker, Reader
 from brain.markers.function_call import FENCE, move_past_fence
 from brain.markers.loose_json import decode_loosely, move_past_value
+from brain.text import NAME_LENGTH, SPECIALIST_NAME
 
 
 class _Tokens(NamedTuple):
@@ -44,7 +45,7 @@ SECTION_ENDS = {one.section: one.section.replace("begin", "end") for one in _FOR
 TEMPLATE_WORDS = (*(one.begin for one in _FORMATS), "<|im_middle|>", "<｜Assistant｜>")
 """Also of templates of these models that leave the calls out."""
 _MAX_HEADER = 256
-_NAME = re.compile(rf"\s*(?:functions?\.)?({NAME.pattern})(?::\d+)?\s*")
+_NAME = re.compile(rf"\s*(?:functions?\.)?({SPECIALIST_NAME.pattern})(?::\d+)?\s*")
 _PROBLEM = "the call is not a name and one JSON object"
 
 
@@ -60,7 +61,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
         return None if (yield from cursor.wait_for_character()) else ParsedMarker(UNNAMED, is_complete=False)
     header = cursor.raw()[start : -len(tokens.separator)]
     yield from cursor.skip_whitespace()
-    if header.strip() == "function" and (name := (yield from cursor.read_name(longest=64))):
+    if header.strip() == "function" and (name := (yield from cursor.read_name(NAME_LENGTH))):
         header = name
     found = _NAME.fullmatch(header)
     name = found[1] if found is not None else UNNAMED

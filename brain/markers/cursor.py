@@ -17,8 +17,6 @@ MARKER_LIMIT = 16_384
 """Longest marker, in characters, from opener to closer."""
 TOO_LONG = f"the call is longer than {MARKER_LIMIT:,} characters"
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-"""The name of a specialist."""
 UNNAMED = "?"
 """Stands for the name of a call that cannot be read."""
 

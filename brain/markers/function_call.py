@@ -3,8 +3,9 @@
 import re
 from typing import Any
 
-from brain.markers.cursor import NAME, UNNAMED, Cursor, Params, ParsedMarker, Reader, Steps, decode_object
+from brain.markers.cursor import UNNAMED, Cursor, Params, ParsedMarker, Reader, Steps, decode_object
 from brain.markers.loose_json import decode_loosely, move_past_value, skip_to_value
+from brain.text import SPECIALIST_NAME
 
 TOOL_CALL = "<tool_call>"
 OPENERS = ("<function_call>", TOOL_CALL)
@@ -58,7 +59,7 @@ def parse_call(body: str) -> ParsedMarker:
 def make_call(call: Params) -> ParsedMarker:
     """Return the call that an object describes."""
     name = call.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not SPECIALIST_NAME.fullmatch(name):
         return ParsedMarker(UNNAMED, problem='"name" is not the name of a specialist')
     present = [key for key in _ARGS if key in call]
     if len(present) > 1:
@@ -78,5 +79,5 @@ def _parse_params(args: Any) -> tuple[Params | None, str]:
 
 def find_name(body: str) -> str:
     """Return the name in a body that cannot be decoded, for the error."""
-    match = re.search(rf"""["']name["']\s*:\s*["']({NAME.pattern})["']""", body)
+    match = re.search(rf"""["']name["']\s*:\s*["']({SPECIALIST_NAME.pattern})["']""", body)
     return match[1] if match else UNNAMED

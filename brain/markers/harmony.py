@@ -7,8 +7,9 @@
 
 import re
 
-from brain.markers.cursor import NAME, UNNAMED, Channel, Cursor, ParsedMarker, Reader
+from brain.markers.cursor import UNNAMED, Channel, Cursor, ParsedMarker, Reader
 from brain.markers.loose_json import decode_loosely, move_past_value
+from brain.text import SPECIALIST_NAME
 
 START, CHANNEL, MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 OPENERS = (START, CHANNEL)
@@ -36,7 +37,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
     recipient = _RECIPIENT.search(header)
     if recipient is None:
         return Channel("thinking" if "analysis" in header else "answer")
-    name = recipient[1] if NAME.fullmatch(recipient[1]) else UNNAMED
+    name = recipient[1] if SPECIALIST_NAME.fullmatch(recipient[1]) else UNNAMED
     if not (yield from cursor.skip_whitespace()):
         return ParsedMarker(name, is_complete=False)
     start = cursor.offset

@@ -3,14 +3,15 @@
 import re
 
 from brain.markers.arguments import PROBLEM, read_arguments
-from brain.markers.cursor import NAME, UNNAMED, Cursor, ParsedMarker, Reader
+from brain.markers.cursor import UNNAMED, Cursor, ParsedMarker, Reader
 from brain.markers.function_call import find_name, parse_call
 from brain.markers.loose_json import move_past_value
 from brain.markers.mention import move_past_closer
+from brain.text import NAME_LENGTH, SPECIALIST_NAME
 
 OPENERS = TEMPLATE_WORDS = ("<|python_tag|>", "<|python_start|>")
 
-_CALL = re.compile(rf"\s*({NAME.pattern})\(")
+_CALL = re.compile(rf"\s*({SPECIALIST_NAME.pattern})\(")
 _SEPARATOR = re.compile(r"\s*(,|\]$)")
 
 
@@ -19,7 +20,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
     if not (yield from cursor.skip_whitespace()):
         return None
     if cursor.text[cursor.at] not in "[{":
-        name = yield from cursor.read_name(longest=64)
+        name = yield from cursor.read_name(NAME_LENGTH)
         if not name or not (yield from cursor.read_literal(".call(")):
             return None
         start = cursor.offset

@@ -4,6 +4,7 @@ import re
 
 from brain.markers.arguments import read_arguments
 from brain.markers.cursor import Cursor, ParsedMarker, Reader, Steps
+from brain.text import NAME_LENGTH
 
 OPENERS = ("@",)
 
@@ -13,7 +14,7 @@ _VALUE_OR_END = re.compile(r"[=)]")
 
 def read(cursor: Cursor, opener: str) -> Reader:
     """Read a marker after its `@`. The `@` is text unless `name_specialist(` follows."""
-    word = yield from cursor.read_name(longest=64 + len(_SUFFIX))
+    word = yield from cursor.read_name(NAME_LENGTH + len(_SUFFIX))
     name = word.removesuffix(_SUFFIX)
     if not name or name == word or not (yield from cursor.read_literal("(")):
         return None

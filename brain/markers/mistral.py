@@ -5,6 +5,7 @@ import re
 from brain.markers.cursor import UNNAMED, Cursor, ParsedMarker, Reader
 from brain.markers.function_call import find_name, make_call, parse_call
 from brain.markers.loose_json import decode_loosely, move_past_value
+from brain.text import NAME_LENGTH
 
 OPENERS = TEMPLATE_WORDS = ("[TOOL_CALLS]",)
 
@@ -18,7 +19,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
         return None
     name = ""
     if cursor.text[cursor.at] not in "[{":
-        name = yield from cursor.read_name(longest=64)
+        name = yield from cursor.read_name(NAME_LENGTH)
         if not name:
             return None
         if not (yield from cursor.skip_whitespace()):

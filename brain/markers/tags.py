@@ -16,6 +16,7 @@ from brain.markers import function_call
 from brain.markers.arguments import PYTHON_WORDS
 from brain.markers.cursor import DECODER, Cursor, Params, ParsedMarker, Reader, Steps
 from brain.markers.loose_json import decode_loosely, move_past_value
+from brain.text import NAME_LENGTH
 
 _FUNCTION, _INVOKE, _DSML = "<function=", '<invoke name="', '<｜DSML｜invoke name="'
 _SECTIONS = {"<minimax:tool_call>": _INVOKE, "<function_calls>": _INVOKE, "<｜DSML｜function_calls>": _DSML}
@@ -69,7 +70,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
         return (yield from _read_function(cursor, _FORMS[_FUNCTION], closer))
     if not cursor.text[cursor.at].isalpha():
         return (yield from function_call.read(cursor, opener))
-    name = yield from cursor.read_name(longest=64)
+    name = yield from cursor.read_name(NAME_LENGTH)
     if not name or not (yield from cursor.skip_whitespace()) or cursor.text[cursor.at] != "<":
         return None
     return (yield from _read_params(cursor, name, _ARG_KEY, (closer,)))
@@ -78,7 +79,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
 def _read_function(cursor: Cursor, form: _Form, *section_closer: str) -> Reader:
     """Read a name, the end of its tag, and parameters or one JSON object, up to the closers."""
     closers = (form.closer, *section_closer)
-    name = yield from cursor.read_name(longest=64)
+    name = yield from cursor.read_name(NAME_LENGTH)
     if not name:
         return None
     if not (yield from cursor.wait_for_character()):

@@ -3,10 +3,11 @@
 from msgspec.structs import replace
 
 from brain.errors import BadRequest
+from brain.markers.neutralize import neutralize
 from brain.memory.items import Items
-from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
-from brain.messages import Category, Item
+from brain.messages import FACT_LENGTH, MEMORY_LENGTH, Category, Item
 from brain.store import items
+from brain.text import one_line
 
 
 class MemoryEdits:
@@ -84,7 +85,7 @@ class MemoryEdits:
 
 
 def _check_line(text: str, length: int) -> str:
-    line = one_line(text)
+    line = neutralize(one_line(text))
     if not line:
         raise BadRequest("`text` is empty.", "text")
     if len(line) > length:

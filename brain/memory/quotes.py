@@ -6,9 +6,12 @@ from datetime import datetime
 
 import regex
 
+from brain.markers.neutralize import neutralize
 from brain.memory.terms import WordMatcher, content_words, words
-from brain.memory.texts import one_line
+from brain.text import one_line
 
+BETWEEN = " / "
+"""Separates the quotes in a memory."""
 SHARED, OF = 2, 3
 """A sentence must share two thirds of the content words."""
 MESSAGES_READ = 100
@@ -100,7 +103,7 @@ def _sentences(messages: Sequence[UserMessage], most: int) -> Iterator[Quote]:
         read.append((message, own))
     for message, own in reversed(read):
         for found in _SENTENCE.finditer(own):
-            line = one_line(_LIST_MARK.sub("", found[0].strip()))
+            line = neutralize(one_line(_LIST_MARK.sub("", found[0].strip())))
             if found.end() <= MESSAGE_LENGTH and 0 < len(line) <= most:
                 yield Quote(line, message)
 

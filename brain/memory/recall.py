@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from brain.memory.terms import FIRST_PERSON, WordMatcher, content_words, significant_words, words
-from brain.memory.texts import MEMORY_LENGTH
-from brain.messages import Item
+from brain.messages import MEMORY_LENGTH, Item
 from brain.prompts import templates
-from brain.text import BYTES_PER_TOKEN, utf8_size
+from brain.text import BYTES_PER_TOKEN, shorten, utf8_size
 
 MAX_WORDS = 40
 """Maximum number of search words of a question; the longest are used."""
@@ -169,8 +168,7 @@ def format_sentence(items: Sequence[Item]) -> str:
     kinds = Counter("summary" if item.is_summary else item.kind for item in items)
     *first, last = [f"{count} {kind if count == 1 else _PLURALS[kind]}" for kind, count in sorted(kinds.items())]
     text = "; ".join(item.text for item in items)
-    shown = text if len(text) <= SENTENCE_LENGTH else text[: SENTENCE_LENGTH - 1].rstrip() + "…"
-    return f"Recalled {', '.join(first)}{' and ' if first else ''}{last}: {shown}"
+    return f"Recalled {', '.join(first)}{' and ' if first else ''}{last}: {shorten(text, SENTENCE_LENGTH)}"
 
 
 def _max_bytes(tokens: int) -> int:

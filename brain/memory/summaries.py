@@ -9,12 +9,12 @@ from typing import Any
 from brain.errors import ModelError
 from brain.markers.neutralize import neutralize
 from brain.markers.scanner import Piece, ReasoningEnd, Scanner
+from brain.memory.quotes import BETWEEN
 from brain.memory.terms import content_words, words
-from brain.memory.texts import BETWEEN
 from brain.messages import OWN_WORDS, Exchange, IdleConversation, Item, Message
 from brain.models.model import Model, PassRequest
 from brain.prompts import templates
-from brain.text import BYTES_PER_TOKEN, strip_invisible, utf8_size
+from brain.text import BYTES_PER_TOKEN, first_words, strip_invisible, utf8_size
 from brain.turn_request import Sampling
 
 SUMMARY_SECONDS = 60.0
@@ -67,7 +67,7 @@ def _quote(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
     """
     opening = "" if earlier and earlier.is_summary else OWN_WORDS
     texts = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
-    texts += [neutralize(_shorten(exchange.message, QUOTE_LENGTH)) for exchange in exchanges]
+    texts += [neutralize(first_words(exchange.message, QUOTE_LENGTH)) for exchange in exchanges]
     once: dict[Any, str] = {}
     for text in reversed(texts):
         once.setdefault(tuple(words(text)) or text, text)
@@ -85,7 +85,7 @@ async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], mode
     read = list[tuple[str, str]]()  # newest messages and answers, without calls and blocks
     for exchange in reversed(exchanges):
         pair = [("User", exchange.message), ("Assistant", exchange.answer)]
-        pair = [(speaker, _shorten(text, MESSAGE_LENGTH)) for speaker, text in pair if text.strip()]
+        pair = [(speaker, first_words(text, MESSAGE_LENGTH)) for speaker, text in pair if text.strip()]
         room -= sum(utf8_size(text) for _, text in pair)
         if room < 0 and read:
             break
@@ -101,7 +101,7 @@ async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], mode
             if len(text) > 2 * SUMMARY_LENGTH:
                 break
     text = _add_answer(text, scanner.close())
-    summary = neutralize(_shorten(text, SUMMARY_LENGTH))
+    summary = neutralize(first_words(text, SUMMARY_LENGTH))
     while summary.startswith(OWN_WORDS):  # a summary must not pose as a quote
         summary = summary.removeprefix(OWN_WORDS)
     if not summary:
@@ -114,12 +114,3 @@ def _add_answer(text: str, pieces: Sequence[Piece]) -> str:
     for piece in pieces:
         text = "" if isinstance(piece, ReasoningEnd) else text + piece if isinstance(piece, str) else text
     return text
-
-
-def _shorten(text: str, length: int) -> str:
-    """Return the beginning of a text as one line, cut at a word."""
-    line = " ".join(strip_invisible(text[: 4 * length]).split())
-    if len(line) <= length:
-        return line
-    cut = line[: length - 2]
-    return f"{cut.rpartition(' ')[0] or cut} …"

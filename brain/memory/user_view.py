@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from brain.errors import BadRequest, Refused
 from brain.memory.cache import RecentInteractions
 from brain.memory.items import ALL, FACTS, MEMORIES, Items, renew
-from brain.memory.quotes import Quote, UserMessage, find_quotes
+from brain.memory.quotes import BETWEEN, Quote, UserMessage, find_quotes
 from brain.memory.terms import WordMatcher, content_words
-from brain.memory.texts import BETWEEN, FACT_LENGTH, MEMORY_LENGTH
-from brain.messages import OWN_WORDS, Category, Interaction, Item, Kind
+from brain.messages import FACT_LENGTH, MEMORY_LENGTH, OWN_WORDS, Category, Interaction, Item, Kind
 from brain.plugins.context import Saved
 from brain.store import items
 

@@ -25,7 +25,7 @@ from brain.markers.neutralize import neutralize
 from brain.plugins.context import Progress, Result
 from brain.plugins.schema import find_problems, inject
 from brain.plugins.specialist import Specialist
-from brain.text import replace_surrogates, strip_invisible
+from brain.text import one_line, replace_surrogates
 
 MAX_CITATIONS = 50
 CANCEL_SECONDS = 0.05
@@ -97,7 +97,7 @@ def read_result(value: Any) -> Result:
                 raise TypeError(f"a citation must be a Citation, not a {type(citation).__name__}")
             url = plain_text(citation.url) if citation.url else ""
             is_link = url.startswith(("https://", "http://")) and len(url) <= _MAX_URL  # a cut URL has another target
-            id_, title = neutralize(one_line(citation.id)), neutralize(one_line(citation.title))
+            id_, title = neutralize(_clean_line(citation.id)), neutralize(_clean_line(citation.title))
             citations.append(Citation(id_, title, url if is_link else None))
         more = None if value.more is None else _guard_more(value.more)
         outside, private = (None if one is None else one is not False for one in (value.outside, value.private))
@@ -227,7 +227,7 @@ def _guard_more(more: Callable[[int], str]) -> Callable[[int], str]:
 
     def guarded(shown: int) -> str:
         try:
-            return one_line(more(shown))
+            return _clean_line(more(shown))
         except Exception:
             log.warning("the `more` function of a result failed", exc_info=True)
             return ""
@@ -246,12 +246,12 @@ def plain_text(text: Any) -> str:
     return replace_surrogates(str.__str__(text))
 
 
-def one_line(text: Any, length: int = _MAX_LINE) -> str:
-    """Return a text on one line, without invisible characters, cut to a length in characters."""
-    return " ".join(strip_invisible(plain_text(text)).split())[:length]
+def _clean_line(text: Any, length: int = _MAX_LINE) -> str:
+    return one_line(plain_text(text))[:length]
 
 
 def _clean_progress(progress: Progress) -> Progress:
     fraction = progress.fraction
     is_number = isinstance(fraction, int | float) and not math.isnan(fraction)
-    return Progress(one_line(progress.text, _MAX_PROGRESS), min(1.0, max(0.0, float(fraction))) if is_number else None)  # type: ignore[arg-type]
+    text = _clean_line(progress.text, _MAX_PROGRESS)
+    return Progress(text, min(1.0, max(0.0, float(fraction))) if is_number else None)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 import msgspec
 
 from brain.errors import RegistrationError
+from brain.text import shorten
 
 if TYPE_CHECKING:  # functions import jsonschema: commands without specialist calls do not need it
     from jsonschema import Draft202012Validator
@@ -194,7 +195,7 @@ def find_problems(validator: "Draft202012Validator", params: Mapping[str, Any]) 
     for error in errors[:MAX_PROBLEMS]:
         closest = best_match([error]) or error  # among alternatives, the one that nearly matches
         problem = _describe(closest, closest.json_path.removeprefix("$").removeprefix("."))
-        problems.append(problem if len(problem) <= _MAX_PROBLEM else problem[: _MAX_PROBLEM - 1] + "…")
+        problems.append(shorten(problem, _MAX_PROBLEM))
     return problems if len(errors) <= MAX_PROBLEMS else [*problems, f"and {len(errors) - MAX_PROBLEMS} more"]
 
 
@@ -241,8 +242,7 @@ _LIMITS = {
 
 def _show(value: Any) -> str:
     """Return the start of a value, with quotes around a text."""
-    shown = f"'{value}'" if isinstance(value, str) else _write(value)
-    return shown if len(shown) <= _MAX_VALUE else f"{shown[: _MAX_VALUE - 1]}…"
+    return shorten(f"'{value}'" if isinstance(value, str) else _write(value), _MAX_VALUE)
 
 
 def _write(value: Any) -> str:

@@ -20,8 +20,7 @@ from brain.plugins.schema import (
     find_problems,
     read_signature,
 )
-from brain.settings.parsers import SPECIALIST_NAME
-from brain.text import suggest
+from brain.text import SPECIALIST_NAME, suggest
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator

@@ -9,7 +9,7 @@ from brain.assist.result_answer import ResultText, compose_answer
 from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Call
-from brain.text import BYTES_PER_TOKEN, strip_invisible
+from brain.text import BYTES_PER_TOKEN, one_line, shorten
 
 MAX_SHOWN_BYTES = 2_000
 """Size of a result that is shown as the answer."""
@@ -82,8 +82,8 @@ def cut_text(text: str, max_bytes: int) -> str:
 
 def reason_text(reason: str, tokens: ControlTokens = ALL_TOKENS) -> str:
     """Return a reason or advice for its block and its event: one neutralized line."""
-    line = " ".join(neutralize(strip_invisible(reason[: 4 * REASON_LENGTH]), tokens).split()) or "no reason was given"
-    return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 1] + "…"
+    line = neutralize(one_line(reason[: 4 * REASON_LENGTH]), tokens) or "no reason was given"
+    return shorten(line, REASON_LENGTH)
 
 
 def result_block(name: str, text: str) -> str:

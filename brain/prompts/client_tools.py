@@ -3,10 +3,8 @@
 from collections.abc import Container, Sequence
 from itertools import chain, count
 
-from brain.settings.parsers import SPECIALIST_NAME
+from brain.text import NAME_LENGTH, SPECIALIST_NAME
 from brain.turn_request import TOOL_CHOICES, Tool
-
-_NAME_LENGTH = 64
 
 
 def name_tools(tools: Sequence[Tool], reserved: Container[str]) -> dict[str, Tool]:
@@ -15,7 +13,7 @@ def name_tools(tools: Sequence[Tool], reserved: Container[str]) -> dict[str, Too
     for tool in tools:
         name = callable_name(tool.name, reserved)
         endings = chain([""], map("_{}".format, count(2)))
-        names = (name[: _NAME_LENGTH - len(ending)] + ending for ending in endings)
+        names = (name[: NAME_LENGTH - len(ending)] + ending for ending in endings)
         named[next(name for name in names if name not in named and name not in reserved)] = tool
     return named
 
@@ -25,4 +23,4 @@ def callable_name(name: str, reserved: Container[str] = ()) -> str:
     if SPECIALIST_NAME.fullmatch(name) and name not in reserved and name not in TOOL_CHOICES:
         return name
     letters = "".join(one if one.isascii() and (one.isalnum() or one in "_-") else "_" for one in name)
-    return f"client_{letters}"[:_NAME_LENGTH]
+    return f"client_{letters}"[:NAME_LENGTH]

@@ -12,7 +12,7 @@ from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import ControlTokens
 from brain.messages import CLOCK_NOTE, Attachment, Item
 from brain.task import Task
-from brain.text import strip_invisible
+from brain.text import one_line
 
 CONTINUE = "Continue."
 CONTINUE_TEXT = "Continue your answer exactly where it ends, even in the middle of a word. Repeat nothing."
@@ -144,7 +144,7 @@ def memory_line(item: Item, max_bytes: int) -> str:
 
     A summary is labelled as written by a model, because only facts and quotes are the user's own words.
     """
-    text = " ".join(strip_invisible(item.text).split())
+    text = one_line(item.text)
     if len(text.encode()) > max_bytes:
         text = text.encode()[:max_bytes].decode(errors="ignore").rpartition(" ")[0] + " …"
     source = ", partly from untrusted sources" if item.untrusted else ""

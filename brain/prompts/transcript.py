@@ -18,8 +18,7 @@ from brain.markers.neutralize import neutralize, neutralize_control_tokens, neut
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Call, CallMessage, CompletedCall, Exchange, Message, Part, Steer
 from brain.prompts import blocks, templates
-from brain.settings.parsers import SPECIALIST_NAME
-from brain.text import utf8_size
+from brain.text import SPECIALIST_NAME, utf8_size
 from brain.turn_request import TurnRequest
 
 MIN_FILE_BYTES = 256

@@ -15,7 +15,7 @@ from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, Task, make_title
 from brain.tasks import schedule
-from brain.text import strip_invisible
+from brain.text import one_line, strip_invisible
 from brain.turn.notices import Annotations
 
 NOTICE_LENGTH = 10_000
@@ -65,21 +65,17 @@ def task(one: Task) -> Task:
         every, start, zone = "", None, "UTC"
     return msgspec.structs.replace(
         one,
-        title=_one_line(one.title)[:MAX_TITLE] or make_title(one.prompt),
+        title=one_line(one.title)[:MAX_TITLE] or make_title(one.prompt),
         prompt=neutralize(strip_invisible(one.prompt))[:MAX_PROMPT],
         result=neutralize(strip_invisible(one.result))[:MAX_RESULT],
         summary=neutralize(strip_invisible(one.summary))[:MAX_SUMMARY],
-        reason=_one_line(one.reason),
+        reason=one_line(one.reason),
         every=every if start is not None else "",
         untrusted=True,
         user_text="",  # nobody knows who wrote it
         start=start,
         time_zone=zone,
     )
-
-
-def _one_line(text: str) -> str:
-    return " ".join(strip_invisible(text).split())
 
 
 def _without_instructions(some: Iterable[Message]) -> tuple[Message, ...]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from brain.errors import SettingsError
 from brain.events import StrategyName, SyntaxName
 from brain.task import ProfileName
-from brain.text import escape_invisible, suggest
+from brain.text import SPECIALIST_NAME, escape_invisible, shorten, suggest
 from brain.validation import DuplicateKeyError, reject_duplicate_keys
 
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
@@ -24,7 +24,6 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """A name in the table of models."""
 RESERVED_MODEL_NAMES = frozenset((*MODEL_KINDS, "brain"))
 
-SPECIALIST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _HOST_NAME = re.compile(r"\w(?:[\w.-]{0,251}\w)?\.?", re.ASCII)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?/?", re.IGNORECASE)
 _USER_INFO = re.compile(r"//[^/?#\s]*@")
@@ -62,8 +61,7 @@ def show(value: Any, *, secret: bool = False) -> str:
     if secret:
         return "(not shown)"
     written = f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    shown = escape_invisible(_PASSWORD.sub(r"\1:…@", written))
-    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 1]}…"
+    return shorten(escape_invisible(_PASSWORD.sub(r"\1:…@", written)), MAX_SHOWN)
 
 
 def describe_invalid(place: str, value: Any, allowed: str, secret: bool = False) -> str:

@@ -11,7 +11,7 @@ from brain.messages import RECALL_NOTE, Attachment, Exchange, Marks, Source
 from brain.store import full_text, rows
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
-from brain.text import strip_invisible
+from brain.text import first_words, one_line
 
 TITLE_LENGTH = 60
 GIVEN_TITLE_LENGTH = 200
@@ -226,7 +226,8 @@ def set_title(tx: Tx, conversation: int) -> None:
     if exchange is None:
         return
     files = tx.execute("SELECT name FROM file WHERE exchange = ? ORDER BY id", (key,)).fetchall()
-    title = _title_of(exchange.message) or _title_of(" ".join(name for (name,) in files))
+    words = first_words(exchange.message, TITLE_LENGTH)
+    title = words or first_words(" ".join(name for (name,) in files), TITLE_LENGTH)
     if exchange.source == "report":
         query = (
             "SELECT t.data FROM conversation c JOIN task t ON t.user = c.user AND t.conversation = c.id "
@@ -237,7 +238,7 @@ def set_title(tx: Tx, conversation: int) -> None:
                 title = msgspec.json.decode(data, type=_Titled).title
     query = "SELECT title FROM conversation WHERE key = ? AND named = 0 AND title <> ?"
     former = tx.execute(query, (conversation, title)).fetchone()
-    if former == ("",) and _title_of(exchange.message):  # the first exchange is indexed with these words
+    if former == ("",) and words:  # the first exchange is indexed with these words
         tx.execute("UPDATE conversation SET title = ? WHERE key = ?", (title, conversation))
     elif former is not None:
         rename(tx, conversation, title, user_of(tx, conversation))
@@ -245,18 +246,9 @@ def set_title(tx: Tx, conversation: int) -> None:
 
 def rename(tx: Tx, conversation: int, title: str, user: int | None) -> None:
     """Set the title of a conversation, as one line, and index its words."""
-    line = " ".join(strip_invisible(title).split())[:GIVEN_TITLE_LENGTH]
+    line = one_line(title)[:GIVEN_TITLE_LENGTH]
     tx.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
     _index(tx, conversation << EXCHANGES, user, line)
-
-
-def _title_of(text: str) -> str:
-    """Return the first words of a text as one line."""
-    line = " ".join(strip_invisible(text[: 4 * TITLE_LENGTH]).split())
-    if len(line) <= TITLE_LENGTH:
-        return line
-    whole, space, _ = line[:TITLE_LENGTH].rpartition(" ")
-    return f"{whole if space else line[: TITLE_LENGTH - 1]}…"
 
 
 # the index of words

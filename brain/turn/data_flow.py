@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from brain.messages import Call
 from brain.net.fetch import normalize_url
-from brain.text import strip_invisible
+from brain.text import one_line
 
 MAX_PICKS = 3
 """Links and titles of results that a turn may send without approval. Each choice reveals some information."""
@@ -274,7 +274,7 @@ def _normalize(name: str, value: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    return unicodedata.normalize("NFC", " ".join(strip_invisible(text).split()))
+    return unicodedata.normalize("NFC", one_line(text))
 
 
 def _is_url(name: str, value: str) -> bool:

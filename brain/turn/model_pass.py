@@ -16,8 +16,7 @@ from brain.models.circuit_breaker import short_wait
 from brain.models.model import PassRequest
 from brain.models.native_calls import find_offered
 from brain.prompts.templates import clock_of, marker
-from brain.settings.parsers import SPECIALIST_NAME
-from brain.text import TextBuffer
+from brain.text import SPECIALIST_NAME, TextBuffer
 from brain.turn import notices
 from brain.turn.call_group import CallGroup
 from brain.turn.setup import TurnSetup

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from brain.errors import ModelError
 from brain.events import Notice
 from brain.messages import Annotation, History
-from brain.text import TextBuffer, replace_surrogates, strip_invisible
+from brain.text import TextBuffer, one_line, replace_surrogates
 
 MAX_THINKING_LENGTH = 65_536
 """Characters of thinking to store with an answer."""
@@ -144,4 +144,4 @@ def empty_answer(tool: str | None) -> ModelError:
 
 def _quote(name: str) -> str:
     """Return a name from a model in quotes, short and without invisible characters."""
-    return json.dumps(" ".join(strip_invisible(replace_surrogates(name)).split())[:64], ensure_ascii=False)
+    return json.dumps(one_line(replace_surrogates(name))[:64], ensure_ascii=False)

@@ -387,7 +387,7 @@ async def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() ->
     async with summarising(Endless()) as (_, store, _):
         item = await only_item(store)
         assert 900 < len(item.text) <= SUMMARY_LENGTH
-        assert item.text.endswith("word …")
+        assert item.text.endswith("word…")
     async with summarising(toy := Toy(), ("hello", "Hi!")) as (_, store, clock):
         await looked(store, "idle")
         assert await store.read(items.list_items, "ada") == []
