@@ -187,25 +187,28 @@ class CallGroup:
         async def run() -> None:
             if failure is None and call.name in self._policy.tools:
                 self._give_to_client(call)
-                return
-            try:
-                outcome: Outcome = failure or (
-                    await (self._find_outcome(call) if attachment is None else self._execute(call, (attachment,)))
-                )
-            except Exception:
-                log.exception("call of specialist %s failed", call.name)
-                outcome = FAILED
-            if outcome is SUSPENDED:
-                call.approval = "asked"
-                self.suspended.append(call)
-            elif not call.block:
-                self._finish(call, outcome)
-                if call.has_started and self._state.checkpoint is not None:
-                    await self._state.checkpoint()
+            else:
+                await self._run_to_block(call, failure, attachment)
             if self._on_idle is not None and not self.is_running:
                 self._on_idle()
 
         self._tasks[call.id] = asyncio.create_task(run(), name=f"call {call.name}")
+
+    async def _run_to_block(self, call: Call, failure: Failure | None, attachment: Attachment | None) -> None:
+        try:
+            outcome: Outcome = failure or (
+                await (self._find_outcome(call) if attachment is None else self._execute(call, (attachment,)))
+            )
+        except Exception:
+            log.exception("call of specialist %s failed", call.name)
+            outcome = FAILED
+        if outcome is SUSPENDED:
+            call.approval = "asked"
+            self.suspended.append(call)
+        elif not call.block:
+            self._finish(call, outcome)
+            if call.has_started and self._state.checkpoint is not None:
+                await self._state.checkpoint()
 
     async def _find_outcome(self, call: Call) -> Outcome:
         """Return the outcome of a call, or that of an identical one unless it may be tried again."""

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from fast_clock import now, run_jumping
 from turn_helpers import WAIT, Player, ask_for, done, echo, failed, played, read, registry_of, short, succeeded, turn_of
 
 from brain.events import Limits, ToolCall
@@ -59,6 +60,17 @@ def test_a_call_of_a_tool_goes_to_the_client_and_ends_the_turn() -> None:
     assert isinstance(call, Call)
     assert (call.marker, call.outcome, call.by, call.untrusted) == (CALL, "ok", "client", False)
     assert call.block == f"[SPECIALIST_RESULT: weather]\n{CLIENT_RUNS_TOOL}\n[/SPECIALIST_RESULT]"
+
+
+def test_a_model_that_neither_writes_nor_ends_after_a_call_does_not_delay_the_client() -> None:
+    async def seconds() -> float:
+        assert short(await read(turn_of(Player([CALL, WAIT]), ask=ask_for(tools=(WEATHER,))))) == [
+            CALLED,
+            done("", 1, 1),
+        ]
+        return now()
+
+    assert run_jumping(seconds()) < 1
 
 
 def test_the_id_of_a_call_is_unique_in_all_turns() -> None:
