@@ -10,7 +10,7 @@ from brain.messages import PassReport
 from brain.settings import models as model_rows
 from brain.settings import parsers
 from brain.settings.models import REMOTE_KINDS, ModelRow
-from brain.settings.parsers import Parse
+from brain.settings.parsers import Rule
 from brain.task import ProfileName
 
 PREFIX = "BRAIN_"
@@ -24,29 +24,16 @@ KEY_LENGTH = 16
 ShowResults = Literal["hidden", "block", "details"]
 
 
-def _setting(
-    default: Any,
-    parse: Parse,
-    allowed: str,
-    meaning: str,
-    shown: str | None = None,
-    example: str = "",
-    *,
-    secret: bool = False,
-) -> Any:
+def _setting(default: Any, rule: Rule, meaning: str, shown: str | None = None, example: str = "") -> Any:
     """Declare a setting.
 
     Args:
-        allowed: The values that `parse` accepts, in words.
         meaning: What it sets, beginning with a noun.
         shown: The default in the documentation, if it is not the value itself.
         example: A good value for errors; the default without it.
     """
-    if not example:
-        example = _format(default)
-    metadata = {"parse": parse, "allowed": allowed, "meaning": meaning, "shown": shown, "secret": secret}
-    metadata["example"] = example
-    return field(default=default, metadata=metadata, repr=not secret and parse is not parsers.url)
+    metadata = {"rule": rule, "meaning": meaning, "shown": shown, "example": example or _format(default)}
+    return field(default=default, metadata=metadata, repr=not rule.secret and rule is not parsers.URL)
 
 
 def _format(default: Any) -> str:
@@ -62,8 +49,9 @@ def environ_name(specialist: str, key: str) -> str:
 
 DEFAULT_CALLS: Mapping[StrategyName, int] = {"mono": 5, "reason": 5, "dual": 10, "step": 10}
 """Calls per turn, if CALLS is not set."""
-_SECONDS = "a number of seconds above 0, up to 86400"
-_TURNS = "a whole number from 0 to 100000"
+
+
+_ROLE_MODEL = Rule(parsers.role_model, "`builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +96,10 @@ class Settings:
 
     model: tuple[str, ...] = _setting(
         ("auto",),
-        parsers.models,
-        "`auto`, `builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, comma-separated",
+        Rule(
+            parsers.models,
+            "`auto`, `builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, comma-separated",
+        ),
         "models that clients can choose, the default first. `auto` uses Ollama at its default URL if it answers within "
         "250 ms and has a chat model (the loaded one, else the newest). Otherwise it uses the OpenAI API if "
         "OPENAI_API_KEY and a model are set, else `builtin`, the demo model",
@@ -117,49 +107,39 @@ class Settings:
     )
     models: tuple[ModelRow, ...] = _setting(
         (),
-        parsers.table,
-        f"a table for each model with `is` and any of {model_rows.OPTIONAL_FIELDS}: in TOML `[models.small]`, in the "
-        'environment as JSON: `{"small": {"is": "ollama:llama3.2"}}`',
+        Rule(
+            parsers.table,
+            f"a table for each model with `is` and any of {model_rows.OPTIONAL_FIELDS}: in TOML `[models.small]`, in "
+            'the environment as JSON: `{"small": {"is": "ollama:llama3.2"}}`',
+            secret=True,
+        ),
         "models with their own server and API key. See [Several models](#several-models)",
         "–",
         '{"small": {"is": "ollama:llama3.2"}}',
-        secret=True,
     )
     fallback_model: tuple[str, ...] = _setting(
         (),
-        parsers.fallback_models,
-        "`builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, comma-separated",
+        Rule(
+            parsers.fallback_models,
+            "`builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, comma-separated",
+        ),
         "models that continue the answer, in this order, when a model fails",
         example="ollama:llama3.2",
     )
     model_url: str | None = _setting(
         None,
-        parsers.url,
-        "an http:// or https:// URL",
+        parsers.URL,
         "base URL of the model server, for models that are not in MODELS",
         "per kind",
         "http://127.0.0.1:8080/v1",
     )
-    model_key: str | None = _setting(
-        None,
-        parsers.key,
-        "printable ASCII characters without spaces",
-        "API key of that server",
-        example="KEY",
-        secret=True,
-    )
+    model_key: str | None = _setting(None, parsers.KEY, "API key of that server", example="KEY")
     model_resume: str | None = _setting(
-        None,
-        parsers.one_of("prefill", "message"),
-        "`prefill` or `message`",
-        "resume mode: how Brain asks the model to continue after a result",
-        "by server",
-        "message",
+        None, parsers.RESUME, "resume mode: how Brain asks the model to continue after a result", "by server", "message"
     )
     model_sees_images: bool | None = _setting(
         None,
-        parsers.yes_no_auto,
-        "`auto`, `yes` or `no`",
+        Rule(parsers.yes_no_auto, "`auto`, `yes` or `no`"),
         "image input of the model, for `vision`. `auto` asks the server; Ollama, llama.cpp, Mistral and OpenRouter "
         "report it",
         "auto",
@@ -167,122 +147,100 @@ class Settings:
     )
     model_embeddings: str | None = _setting(
         None,
-        parsers.text,
-        "a name",
+        Rule(parsers.text, "a name"),
         "embedding model at the same server, such as `nomic-embed-text`, for `knowledge` and `memory`",
         "the model itself",
         "nomic-embed-text",
     )
     model_first_token_seconds: float = _setting(
         300.0,
-        parsers.seconds,
-        _SECONDS,
+        parsers.SECONDS,
         "time limit for the first token of a model request, in seconds; a long prompt takes minutes on a CPU",
     )
     embeddings: str | None = _setting(
         None,
-        parsers.embeddings,
-        "a name from MODELS, `ollama:NAME` or `openai:NAME`",
+        Rule(parsers.embeddings, "a name from MODELS, `ollama:NAME` or `openai:NAME`"),
         "embedding model for all models, at its own server",
         "the server of the answering model",
         "ollama:nomic-embed-text",
     )
     model_idle_seconds: float = _setting(
-        60.0, parsers.seconds, _SECONDS, "time limit between two tokens of a model request, in seconds"
+        60.0, parsers.SECONDS, "time limit between two tokens of a model request, in seconds"
     )
     system: str = _setting(
         "Answer in the user's language, briefly and to the point.",
-        parsers.text,
-        "text",
+        Rule(parsers.text, "text"),
         "system prompt, added after Brain's own instructions",
         "a short one",
         "Answer in one sentence.",
     )
     time_zone: str = _setting(
         "",
-        parsers.zone,
-        "an IANA name such as Europe/Berlin",
+        Rule(parsers.zone, "an IANA name such as Europe/Berlin"),
         "default time zone of users; a request can override it",
         "the machine's",
         "Europe/Berlin",
     )
     host: str = _setting(
         "127.0.0.1",
-        parsers.host,
-        "an IP address or host name of this machine",
+        Rule(parsers.host, "an IP address or host name of this machine"),
         "address to listen on; one other than loopback needs KEYS. The default is 0.0.0.0 if plain `PORT` is set",
     )
     port: int = _setting(
         8000,
-        parsers.count(0, 65535),
-        "a port from 0 to 65535",
+        parsers.count(0, 65535, "a port"),
         "port to listen on. Brain reads plain `PORT`, as process managers set it, if `BRAIN_PORT` is not set",
     )
-    workers: int = _setting(
-        1,
-        parsers.count(1, 256),
-        "a whole number from 1 to 256",
-        "number of worker processes; each can use one CPU core",
-    )
+    workers: int = _setting(1, parsers.count(1, 256), "number of worker processes; each can use one CPU core")
     hosts: tuple[str, ...] = _setting(
         (),
-        parsers.hosts,
-        "host names or IP addresses without a port, comma-separated",
+        Rule(parsers.hosts, "host names or IP addresses without a port, comma-separated"),
         "public host names: accepted Host headers besides loopback names and HOST",
         example="chat.example",
     )
     origins: tuple[str, ...] = _setting(
         (),
-        parsers.origins,
-        "origins such as https://chat.example, comma-separated",
+        Rule(parsers.origins, "origins such as https://chat.example, comma-separated"),
         "web origins whose pages may call Brain from a browser (CORS)",
         example="https://chat.example",
     )
     keys: tuple[tuple[str, str], ...] = _setting(
         (),
-        parsers.keys,
-        "`key:user` pairs, comma-separated",
+        Rule(parsers.keys, "`key:user` pairs, comma-separated", secret=True),
         "API keys and their users. Without keys there is no authentication and one user, `local`",
         example="KEY:USER",
-        secret=True,
     )
     users: Mapping[str, Mapping[str, Any]] | None = _setting(
         None,
-        parsers.users,
-        "a table for each user with any of `specialists`, `turns_a_minute`, `turns_at_once`, `tasks_per_day`, "
-        "`task_tokens_per_day`: in TOML "
-        '`[users.ada]`, in the environment as JSON: `{"ada": {"specialists": ["wiki"]}}`',
+        Rule(
+            parsers.users,
+            "a table for each user with any of `specialists`, `turns_a_minute`, `turns_at_once`, `tasks_per_day`, "
+            "`task_tokens_per_day`: in TOML `[users.ada]`, in the environment as JSON: "
+            '`{"ada": {"specialists": ["wiki"]}}`',
+            secret=True,  # it may be the value of KEYS
+        ),
         "per-user overrides of specialists and rate limits",
         example='{"ada": {"specialists": ["wiki"]}}',
-        secret=True,  # it may be the value of KEYS
     )
     turns_a_minute: int | None = _setting(
         None,
-        parsers.turns,
-        _TURNS,
+        parsers.TURNS,
         "maximum number of turns per user and minute; 0 = unlimited",
         "`120` with KEYS, else `0`",
         "120",
     )
     turns_at_once: int | None = _setting(
-        None,
-        parsers.turns,
-        _TURNS,
-        "maximum number of running turns per user; 0 = unlimited",
-        "`32` with KEYS, else `0`",
-        "32",
+        None, parsers.TURNS, "maximum number of running turns per user; 0 = unlimited", "`32` with KEYS, else `0`", "32"
     )
     connections_per_address: int = _setting(
         256,
         parsers.count(1, 100_000),
-        "a whole number from 1 to 100000",
         "maximum number of open connections per client address (IPv6: per /64) and worker; further ones get 503. "
         "Behind a proxy, running requests per forwarded address; connections of the proxy are not limited",
     )
     store: str | None = _setting(
         None,
-        parsers.store,
-        "`sqlite:PATH` or `memory:`",
+        Rule(parsers.store, "`sqlite:PATH` or `memory:`"),
         "database for conversations and memory. `memory:` stores nothing on disk",
         "`sqlite:` file in the user's data folder",
         "sqlite:brain.db",
@@ -290,214 +248,150 @@ class Settings:
     window_messages: int = _setting(
         20,
         parsers.count(1, 1000),
-        "a whole number from 1 to 1000",
         "maximum number of recent messages sent to the model, including the new one. A message and its answer are two, "
         "whatever the number of calls",
     )
     window_tokens: int = _setting(
         8000,
         parsers.count(1, 999_999),
-        "a whole number from 1 to 999999",
         "maximum size of these messages, in tokens; Brain always leaves room for the answer in the context window",
     )
     context_seconds: float = _setting(
         3600.0,
-        parsers.seconds,
-        _SECONDS,
+        parsers.SECONDS,
         "idle time after which the model starts with an empty context, in seconds; the conversation stays stored",
     )
     rest_seconds: float = _setting(
-        600.0,
-        parsers.seconds,
-        _SECONDS,
-        "idle time after which a conversation is summarized in the background, in seconds",
+        600.0, parsers.SECONDS, "idle time after which a conversation is summarized in the background, in seconds"
     )
     recall_tokens: int = _setting(
         400,
         parsers.count(0, 100_000),
-        "a whole number from 0 to 100000",
         "maximum size of facts and summaries recalled for a message, in tokens; 0 = none",
     )
     assist: AssistMode = _setting(
         "auto",
         parsers.one_of(*get_args(AssistMode)),
-        "`auto`, `off` or `always`",
         "whether Brain calls read-only specialists for models that do not call any by themselves. `auto` learns from "
         "the answers of each model whether it does. See [Small models](../how-to/small-models.md)",
     )
-    strategy: StrategyName = _setting(
-        "mono",
-        parsers.one_of(*get_args(StrategyName)),
-        "`mono`, `reason`, `dual` or `step`",
-        "default strategy of a turn",
-    )
+    strategy: StrategyName = _setting("mono", parsers.STRATEGY, "default strategy of a turn")
     strategies: tuple[StrategyName, ...] = _setting(
         get_args(StrategyName),
-        parsers.strategies,
-        "`mono`, `reason`, `dual`, `step`, comma-separated",
+        parsers.some_of(*get_args(StrategyName)),
         "strategies that requests may use, besides STRATEGY",
     )
     thinker: str | None = _setting(
         None,
-        parsers.role_model,
-        "`builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS",
+        _ROLE_MODEL,
         "model that directs the other one in the strategy `dual`",
         "the model of the turn",
         "ollama:llama3.2",
     )
     actor: str | None = _setting(
         None,
-        parsers.role_model,
-        "`builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS",
+        _ROLE_MODEL,
         "model that calls specialists and writes the answer in the strategy `dual`",
         "the model of the turn",
         "ollama:llama3.2",
     )
-    rounds: int = _setting(
-        20,
-        parsers.count(2, 100),
-        "a whole number from 2 to 100",
-        "rounds per turn of the strategies `reason` and `dual`",
-    )
-    steps: int = _setting(
-        10, parsers.count(1, 100), "a whole number from 1 to 100", "steps per turn of the strategy `step`"
-    )
+    rounds: int = _setting(20, parsers.count(2, 100), "rounds per turn of the strategies `reason` and `dual`")
+    steps: int = _setting(10, parsers.count(1, 100), "steps per turn of the strategy `step`")
     step_seconds: float = _setting(
         120.0,
-        parsers.seconds,
-        _SECONDS,
+        parsers.SECONDS,
         "time limit for all steps of the strategy `step`, in seconds; the answer comes after them",
     )
     calls: int | None = _setting(
-        None,
-        parsers.count(0, 100),
-        "a whole number from 0 to 100",
-        "specialist calls per turn",
-        "`5`; `10` for the strategies `dual` and `step`",
-        "5",
+        None, parsers.CALLS, "specialist calls per turn", "`5`; `10` for the strategies `dual` and `step`", "5"
     )
-    calls_per_specialist: int = _setting(
-        3, parsers.count(0, 100), "a whole number from 0 to 100", "calls of one specialist per turn"
-    )
+    calls_per_specialist: int = _setting(3, parsers.CALLS, "calls of one specialist per turn")
     turn_seconds: float = _setting(
         600.0,
-        parsers.seconds,
-        _SECONDS,
+        parsers.SECONDS,
         "time limit for one turn, in seconds. Brain reserves a quarter of it, up to 60 s, for the end of the answer",
     )
     call_seconds: float = _setting(
-        5.0, parsers.seconds, _SECONDS, "time limit for one call, in seconds; a specialist can set its own"
+        5.0, parsers.SECONDS, "time limit for one call, in seconds; a specialist can set its own"
     )
     approval_seconds: float = _setting(
         600.0,
-        parsers.seconds,
-        _SECONDS,
+        parsers.SECONDS,
         "time limit for the approval of a call, in seconds; it does not count towards TURN_SECONDS",
     )
     tasks_at_once: int = _setting(
         3,
         parsers.count(0, 1000),
-        "a whole number from 0 to 1000",
         "background tasks that run at the same time, in all processes together; 0 = none runs",
     )
-    tasks_per_day: int = _setting(
-        50,
-        parsers.count(0, 1_000_000),
-        "a whole number from 0 to 1000000",
-        "runs of background tasks per user and day (UTC); 0 = unlimited",
-    )
+    tasks_per_day: int = _setting(50, parsers.TASKS, "runs of background tasks per user and day (UTC); 0 = unlimited")
     task_tokens_per_day: int = _setting(
-        0,
-        parsers.count(0, 999_999_999_999),
-        "a whole number from 0 to 999999999999",
-        "tokens of background tasks per user and day (UTC); 0 = unlimited",
+        0, parsers.TASK_TOKENS, "tokens of background tasks per user and day (UTC); 0 = unlimited"
     )
     task_profiles: Mapping[str, Mapping[str, Any]] | None = _setting(
         None,
-        parsers.task_profiles,
-        "a table for `standard` and `expert` with any of `model`, `strategy`, `seconds`, `calls`: in TOML "
-        '`[task_profiles.expert]`, in the environment as JSON: `{"expert": {"strategy": "reason"}}`',
+        Rule(
+            parsers.task_profiles,
+            "a table for `standard` and `expert` with any of `model`, `strategy`, `seconds`, `calls`: in TOML "
+            '`[task_profiles.expert]`, in the environment as JSON: `{"expert": {"strategy": "reason"}}`',
+        ),
         "model, strategy, time limit in seconds and calls of the two profiles of tasks",
         "300 s for `standard`, 600 s for `expert`",
         '{"expert": {"strategy": "reason"}}',
     )
     task_quiet_seconds: float = _setting(
         10.0,
-        parsers.seconds,
-        _SECONDS,
+        parsers.SECONDS,
         "time without further results after which Brain reports results of tasks in a conversation, in seconds",
     )
-    task_wait_seconds: float = _setting(
-        20.0, parsers.seconds, _SECONDS, "longest wait of a result for further ones, in seconds"
-    )
+    task_wait_seconds: float = _setting(20.0, parsers.SECONDS, "longest wait of a result for further ones, in seconds")
     task_pause_seconds: float = _setting(
-        15.0, parsers.seconds, _SECONDS, "shortest time between two reports in a conversation, in seconds"
+        15.0, parsers.SECONDS, "shortest time between two reports in a conversation, in seconds"
     )
     heartbeat_seconds: float = _setting(
-        15.0, parsers.seconds, _SECONDS, "interval between SSE comments while a stream sends nothing else, in seconds"
+        15.0, parsers.SECONDS, "interval between SSE comments while a stream sends nothing else, in seconds"
     )
     syntax: tuple[SyntaxName, ...] = _setting(
         ("bracket", "function_call"),
-        parsers.syntax,
-        "`bracket`, `mention`, `function_call`, `native`, comma-separated",
+        parsers.some_of("bracket", "mention", "function_call", "native"),
         "[call syntaxes](call-syntax.md) that Brain recognizes",
     )
     show_results: ShowResults = _setting(
         "hidden",
         parsers.one_of("hidden", "block", "details"),
-        "`hidden`, `block` or `details`",
         "display of specialist results in compatible APIs: `hidden`, `block` (the raw block) or `details` (a "
         "collapsible HTML section)",
     )
     allowed_specialists: tuple[str, ...] = _setting(
-        (),
-        parsers.specialists,
-        "names, comma-separated",
-        "specialists that models may call",
-        "all",
-        "wiki,docs",
+        (), Rule(parsers.specialists, "names, comma-separated"), "specialists that models may call", "all", "wiki,docs"
     )
     specialists_folder: Path | None = _setting(
         None,
-        parsers.folder,
-        "an existing directory",
+        Rule(parsers.folder, "an existing directory"),
         "directory with specialists in single files, besides the installed ones",
         example="my_specialists",
     )
     fetch_hosts: tuple[str, ...] = _setting(
         (),
-        parsers.hosts_with_ports,
-        "`name` or `name:port`, comma-separated",
+        Rule(parsers.hosts_with_ports, "`name` or `name:port`, comma-separated"),
         "private hosts that specialists may fetch from, and hosts with ports other than 80 and 443",
         example="wiki.example:8080",
     )
     archive: Path | None = _setting(
         None,
-        parsers.new_folder,
-        "a directory, which Brain creates",
+        Rule(parsers.new_folder, "a directory, which Brain creates"),
         "directory for recordings of all turns, with messages, answers and results. See "
         "[Find out how an answer was made](../how-to/explain-and-record.md#record-turns)",
         example="archive",
     )
     archive_megabytes: int = _setting(
-        1024,
-        parsers.count(1, 99_999_999),
-        "a whole number from 1 to 99999999",
-        "size limit of the archive in MiB; the oldest recordings are deleted",
+        1024, parsers.count(1, 99_999_999), "size limit of the archive in MiB; the oldest recordings are deleted"
     )
-    archive_days: int = _setting(
-        30,
-        parsers.count(1, 36_500),
-        "a whole number from 1 to 36500",
-        "age limit of recordings in days",
-    )
-    log: Literal["text", "json"] = _setting(
-        "text", parsers.one_of("text", "json"), "`text` or `json`", "log format on standard error"
-    )
+    archive_days: int = _setting(30, parsers.count(1, 36_500), "age limit of recordings in days")
+    log: Literal["text", "json"] = _setting("text", parsers.one_of("text", "json"), "log format on standard error")
     traces: Literal["off", "console", "otlp"] = _setting(
         "off",
-        parsers.one_of("off", "console", "otlp"),
-        "`off`, `otlp` or `console`",
+        parsers.one_of("off", "otlp", "console"),
         "target of OpenTelemetry spans: `otlp` sends them over HTTP to the collector in the OTEL_ variables, `console` "
         "writes them to standard output. Needs the extra `otel`",
     )
@@ -642,7 +536,7 @@ def table() -> str:
     rows = ["| key | default | meaning |", "|---|---|---|"]
     for key, setting in KEYS.items():
         shown = setting.metadata["shown"] or _shown(setting.default)
-        rows.append(f"| {key} | {shown} | {setting.metadata['meaning']}. Allowed: {setting.metadata['allowed']} |")
+        rows.append(f"| {key} | {shown} | {setting.metadata['meaning']}. Allowed: {setting.metadata['rule'].allowed} |")
     return "\n".join(rows)
 
 

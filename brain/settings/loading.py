@@ -115,7 +115,7 @@ def _find_line(path: Path, *names: str) -> str:
 
 def _parse(key: str, source: str, value: Any) -> Any:
     try:
-        return KEYS[key].metadata["parse"](value)
+        return KEYS[key].metadata["rule"].parse(value)
     except json.JSONDecodeError as error:
         detail = f" The JSON has an error in line {error.lineno}, column {error.colno}."
         raise _invalid(key, source, value, detail) from None
@@ -135,7 +135,8 @@ def _invalid(key: str, source: str, value: Any, detail: str = "") -> SettingsErr
     else:
         is_variable = " " not in source  # not a line of a file, or an argument of a program
         advice = f"export {source}={example}" if is_variable else "Correct it."
-    message = parsers.describe_invalid(source, value, metadata["allowed"], metadata["secret"])
+    rule = metadata["rule"]
+    message = parsers.describe_invalid(source, value, rule.allowed, secret=rule.secret)
     return SettingsError(message + detail, advice)
 
 

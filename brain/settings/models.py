@@ -13,7 +13,7 @@ from brain.errors import SettingsError
 from brain.events import AssistMode, Resume
 from brain.messages import PassReport
 from brain.settings import parsers
-from brain.settings.parsers import Field
+from brain.settings.parsers import Rule
 
 OLLAMA_URL = "http://127.0.0.1:11434"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -156,22 +156,22 @@ def _prefixes(value: Any) -> Prefixes:
     return Prefixes(**{"fact": value.get("passage", ""), **value})
 
 
-_FIELDS: Mapping[str, Field] = {
-    "is": Field(parsers.model, "`builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`"),
-    "url": Field(parsers.url, "an http:// or https:// URL"),
-    "key": Field(parsers.key, "printable ASCII characters without spaces", secret=True),
-    "key_env": Field(parsers.variable, "the name of an environment variable", secret=True),  # it may be the key itself
-    "resume": Field(parsers.one_of("prefill", "message"), "`prefill` or `message`"),
-    "sees_images": Field(parsers.yes_no_auto, "true, false or `auto`"),
-    "context": Field(parsers.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
-    "embeddings": Field(parsers.name, "a name"),
-    "embeddings_prefix": Field(
+_FIELDS: Mapping[str, Rule] = {
+    "is": Rule(parsers.model, "`builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`"),
+    "url": parsers.URL,
+    "key": parsers.KEY,
+    "key_env": Rule(parsers.variable, "the name of an environment variable", secret=True),  # it may be the key itself
+    "resume": parsers.RESUME,
+    "sees_images": Rule(parsers.yes_no_auto, "true, false or `auto`"),
+    "context": parsers.count(1, 99_999_999, "a whole number of tokens"),
+    "embeddings": parsers.NAME,
+    "embeddings_prefix": Rule(
         _prefixes, f"a table with any of `query`, `passage` and `fact`: texts of up to {MAX_PREFIX} characters"
     ),
-    "fallback": Field(parsers.fallback_models, "a list of names from MODELS or short forms"),
-    "assist": Field(parsers.one_of(*get_args(AssistMode)), "`auto`, `off` or `always`"),
-    "price": Field(_price, "a table with `input` and `output`, and `reused` if it differs: prices per million tokens"),
-    "local": Field(parsers.yes_no_auto, "true, false or `auto`"),
+    "fallback": Rule(parsers.fallback_models, "a list of names from MODELS or short forms"),
+    "assist": parsers.one_of(*get_args(AssistMode)),
+    "price": Rule(_price, "a table with `input` and `output`, and `reused` if it differs: prices per million tokens"),
+    "local": Rule(parsers.yes_no_auto, "true, false or `auto`"),
 }
 OPTIONAL_FIELDS = ", ".join(f"`{name}`" for name in _FIELDS if name != "is")
 _OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings", "embeddings_prefix")

@@ -7,14 +7,14 @@ import ipaddress
 import json
 import re
 import zoneinfo
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from brain.errors import SettingsError
-from brain.events import StrategyName, SyntaxName
+from brain.events import StrategyName
 from brain.task import ProfileName
 from brain.text import SPECIALIST_NAME, escape_invisible, shorten, suggest
 from brain.validation import DuplicateKeyError, reject_duplicate_keys
@@ -38,35 +38,29 @@ Parse = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a table.
-
-    Attributes:
-        parse: Parses its value.
-        allowed: The allowed values, in words.
-        secret: True if an error hides the value.
-    """
+class Rule:
+    """The values of a setting, or of a field of a table; `allowed` says in words what `parse` accepts."""
 
     parse: Parse
     allowed: str
     secret: bool = False
+    """Whether an error hides the value."""
 
 
 class TableError(ValueError):
     """A bad table; the text is a sentence."""
 
 
-def show(value: Any, *, secret: bool = False) -> str:
-    """Format a value for an error, without secrets and passwords in URLs."""
-    if secret:
-        return "(not shown)"
+def show(value: Any) -> str:
+    """Format a value for an error, without passwords in URLs."""
     written = f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return shorten(escape_invisible(_PASSWORD.sub(r"\1:…@", written)), MAX_SHOWN)
 
 
-def describe_invalid(place: str, value: Any, allowed: str, secret: bool = False) -> str:
+def describe_invalid(place: str, value: Any, allowed: str, *, secret: bool = False) -> str:
     """Return the sentences about a bad value: where it is set, the value and what is expected."""
-    return f"Invalid {place}: {show(value, secret=secret)}. Expected {allowed.replace('`', '')}."
+    shown = "(not shown)" if secret else show(value)
+    return f"Invalid {place}: {shown}. Expected {allowed.replace('`', '')}."
 
 
 def redact_url(value: str) -> str:
@@ -120,7 +114,8 @@ def _host_with_port(value: str) -> str:
         name = str(ipaddress.IPv6Address(name))
     if not with_port:
         return name
-    return f"[{name}]:{count(1, 65535)(port)}" if ":" in name else f"{name}:{count(1, 65535)(port)}"
+    number = _PORT.parse(port)
+    return f"[{name}]:{number}" if ":" in name else f"{name}:{number}"
 
 
 def hosts_with_ports(value: Any) -> tuple[str, ...]:
@@ -139,19 +134,18 @@ def origins(value: Any) -> tuple[str, ...]:
     return tuple(name.removesuffix("/").lower() for name in names)
 
 
-def count(least: int, most: int) -> Parse:
-    """Return a parser of whole numbers within bounds."""
+def count(least: int, most: int, noun: str = "a whole number") -> Rule:
+    """Return the rule of whole numbers within bounds."""
 
     def parse(value: Any) -> int:
         if isinstance(value, bool) or not _COUNT.fullmatch(str(value)) or not least <= int(value) <= most:
             raise ValueError
         return int(value)
 
-    return parse
+    return Rule(parse, f"{noun} from {least} to {most}")
 
 
-def seconds(value: Any) -> float:
-    """Parse a number of seconds, up to a day."""
+def _seconds(value: Any) -> float:
     if isinstance(value, bool) or not _SECONDS_WRITTEN.fullmatch(str(value)) or not 0 < float(value) <= 86_400:
         raise ValueError
     return float(value)
@@ -260,37 +254,33 @@ def yes_no_auto(value: Any) -> bool | None:
     return None if value == "auto" else bool(value == "yes")
 
 
-def one_of(*words: str) -> Parse:
-    """Return a parser of a few fixed words."""
+def one_of(*words: str) -> Rule:
+    """Return the rule of a few fixed words."""
 
     def parse(value: Any) -> str:
         if value not in words:
             raise ValueError
         return str(value)
 
-    return parse
+    *first, last = (f"`{word}`" for word in words)
+    return Rule(parse, f"{', '.join(first)} or {last}")
+
+
+def some_of(*words: str) -> Rule:
+    """Return the rule of lists of a few fixed words."""
+
+    def parse(value: Any) -> tuple[str, ...]:
+        names = texts(value)
+        if not names or not set(names).issubset(words):
+            raise ValueError
+        return names
+
+    return Rule(parse, f"{', '.join(f'`{word}`' for word in words)}, comma-separated")
 
 
 def zone(value: Any) -> str:
     """Parse the IANA name of a time zone."""
     return zoneinfo.ZoneInfo(text(value)).key
-
-
-def syntax(value: Any) -> tuple[str, ...]:
-    """Parse names of call syntaxes."""
-    return _names(value, get_args(SyntaxName))
-
-
-def strategies(value: Any) -> tuple[str, ...]:
-    """Parse names of strategies."""
-    return _names(value, get_args(StrategyName))
-
-
-def _names(value: Any, known: Collection[str]) -> tuple[str, ...]:
-    names = texts(value)
-    if not names or not set(names).issubset(known):
-        raise ValueError
-    return names
 
 
 def keys(value: Any) -> tuple[tuple[str, str], ...]:
@@ -343,7 +333,7 @@ def table(value: Any) -> Mapping[str, Any]:
     return parsed
 
 
-def fields(place: str, values: Any, known: Mapping[str, Field]) -> dict[str, Any]:
+def fields(place: str, values: Any, known: Mapping[str, Rule]) -> dict[str, Any]:
     """Parse the fields of a table.
 
     Args:
@@ -362,11 +352,11 @@ def fields(place: str, values: Any, known: Mapping[str, Field]) -> dict[str, Any
     return {name: _field(f"{place}.{name}", value, known[name]) for name, value in values.items()}
 
 
-def _field(place: str, value: Any, known: Field) -> Any:
+def _field(place: str, value: Any, known: Rule) -> Any:
     try:
         return known.parse(value)
     except (TypeError, ValueError):
-        message = describe_invalid(place, value, known.allowed, known.secret)
+        message = describe_invalid(place, value, known.allowed, secret=known.secret)
         raise SettingsError(message, "Correct it.") from None
 
 
@@ -386,18 +376,25 @@ def new_folder(value: Any) -> Path:
     return path
 
 
-_TURNS = "a whole number from 0 to 100000"
-turns = count(0, 100_000)
-_RIGHTS: Mapping[str, Field] = {
-    "specialists": Field(specialists, "names, as a list or comma-separated"),
-    "turns_a_minute": Field(turns, _TURNS),
-    "turns_at_once": Field(turns, _TURNS),
-    "tasks_per_day": Field(count(0, 1_000_000), "a whole number from 0 to 1000000"),
-    "task_tokens_per_day": Field(count(0, 999_999_999_999), "a whole number from 0 to 999999999999"),
+_PORT = count(1, 65535)
+SECONDS = Rule(_seconds, "a number of seconds above 0, up to 86400")
+TURNS, TASKS, TASK_TOKENS = count(0, 100_000), count(0, 1_000_000), count(0, 999_999_999_999)
+CALLS = count(0, 100)
+STRATEGY = one_of(*get_args(StrategyName))
+RESUME = one_of("prefill", "message")
+URL = Rule(url, "an http:// or https:// URL")
+KEY = Rule(key, "printable ASCII characters without spaces", secret=True)
+NAME = Rule(name, "a name")
+_RIGHTS: Mapping[str, Rule] = {
+    "specialists": Rule(specialists, "names, as a list or comma-separated"),
+    "turns_a_minute": TURNS,
+    "turns_at_once": TURNS,
+    "tasks_per_day": TASKS,
+    "task_tokens_per_day": TASK_TOKENS,
 }
-_PROFILE: Mapping[str, Field] = {
-    "model": Field(text, "the name of a model in MODEL"),
-    "strategy": Field(one_of(*get_args(StrategyName)), "`mono`, `reason`, `dual` or `step`"),
-    "seconds": Field(seconds, "a number of seconds above 0, up to 86400"),
-    "calls": Field(count(0, 100), "a whole number from 0 to 100"),
+_PROFILE: Mapping[str, Rule] = {
+    "model": Rule(text, "the name of a model in MODEL"),
+    "strategy": STRATEGY,
+    "seconds": SECONDS,
+    "calls": CALLS,
 }

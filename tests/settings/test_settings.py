@@ -97,7 +97,7 @@ def test_a_bad_value_names_the_setting_the_value_and_what_is_allowed(key: str) -
         with pytest.raises(SettingsError) as caught:
             read({f"BRAIN_{key}": value})
         shown = f"'{value}'" if len(value) < 50 else "'xxx"
-        for part in (f" BRAIN_{key}: ", shown, KEYS[key].metadata["allowed"].replace("`", "")):
+        for part in (f" BRAIN_{key}: ", shown, KEYS[key].metadata["rule"].allowed.replace("`", "")):
             assert part in str(caught.value)
         example = KEYS[key].metadata["example"]
         assert caught.value.advice == f"export BRAIN_{key}={shlex.quote(example)}"
