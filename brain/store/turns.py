@@ -16,6 +16,7 @@ from brain.store import exchanges, rows, tasks, turn_log, users
 from brain.store.schema import EXCHANGES
 from brain.store.turn_log import LEASE, NewTurn
 from brain.store.tx import Tx
+from brain.text import first_words
 
 
 def write_question(
@@ -45,9 +46,11 @@ def write_question(
         raise BadRequest(message, "conversation_id")
     query = "SELECT key, private FROM conversation WHERE user = ? AND id = ?"
     row = tx.execute(query, (number, conversation_id)).fetchone()
+    is_new, title = row is None, ""
     if row is None:
+        title = "" if question.source == "report" else first_words(question.message, exchanges.TITLE_LENGTH)
         times = {"created": tx.now, "updated": tx.now}
-        columns = {"user": number, "id": conversation_id, "private": private, **times}
+        columns = {"user": number, "id": conversation_id, "private": private, "title": title, **times}
         conversation = exchanges.insert(tx, "conversation", columns)
     elif is_running(tx, row[0]):
         query = "SELECT source FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
@@ -60,15 +63,14 @@ def write_question(
             tx.execute("UPDATE conversation SET private = 1 WHERE key = ?", (conversation,))
         private = private or bool(row[1])
     named, replaced = (None, None) if replaces is None else _find_message(tx, conversation, replaces)
-    is_first = not exchanges.exists_in(tx, conversation)
+    is_first = is_new or not exchanges.exists_in(tx, conversation)
     before = exchanges.span(conversation)[1] + 1 if replaced is None else replaced
     # a task has its own marks, since its runs do not read each other
-    marks = Marks() if question.source == "task" else exchanges.marks_before(tx, conversation, before)
+    marks = Marks() if is_new or question.source == "task" else exchanges.marks_before(tx, conversation, before)
     question.untrusted = question.untrusted or marks.untrusted
     question.private_data = question.private_data or marks.private_data
     files = [*(_find_file(tx, named, *one) for one in reused_files.items()), *files]
-    ((last_file,),) = tx.execute("SELECT coalesce(max(id), 0) FROM file WHERE conversation = ?", (conversation,))
-    attached = renumber(tuple(files), after=last_file)
+    attached = renumber(tuple(files), after=_last_file(tx, conversation)) if files else ()
     question.files = tuple(file.id for file in attached)
     question.started = rows.moment(tx.now) if question.started is None else question.started
     columns = {"replaces": replaced, "until": tx.now + LEASE, "owner": tx.process, "turn": turn_key, "unindexed": True}
@@ -78,7 +80,7 @@ def write_question(
     for file in attached:
         exchanges.add_file(tx, conversation, key, file)
     exchanges.list_first(tx, conversation)
-    if is_first:
+    if is_first and not title:
         exchanges.set_title(tx, conversation)
     field = "attachments" if files else "conversation_id"
     users.check_quota(tx, number, field)
@@ -95,6 +97,12 @@ def write_question(
     _read_history(tx, conversation, history, before, recent)
     query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
     return history, [file for (file,) in tx.execute(query, (conversation, before))]
+
+
+def _last_file(tx: Tx, conversation: int) -> int:
+    """Return the highest ID of a file of a conversation."""
+    ((number,),) = tx.execute("SELECT coalesce(max(id), 0) FROM file WHERE conversation = ?", (conversation,))
+    return int(number)
 
 
 def attachments(tx: Tx, files: Sequence[int]) -> list[Attachment]:
