@@ -11,6 +11,7 @@ from brain.messages import Attachment, Exchange, History, Item, Part, Text
 from brain.store import conversations, tasks
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask
+from brain.store.turns import QuestionOptions
 from brain.task import Task
 from brain.tasks import schedule
 
@@ -82,7 +83,9 @@ async def add_turn(
     files: Sequence[Attachment] = (),
     replaces: str | None = None,
 ) -> History:
-    history = await store.write_question(user, conversation, question(words, number), files, replaces=replaces)
+    history = await store.write_question(
+        user, conversation, question(words, number), files, QuestionOptions(replaces=replaces)
+    )
     await store.end(history, answer(reply, number, outcome))
     return history
 

@@ -17,7 +17,7 @@ from brain.store import conversations, turns
 from brain.store.store import Store
 from brain.store.tasks import ReportEnd, RunEnd
 from brain.store.turn_log import NewTurn
-from brain.store.turns import ConversationBusy
+from brain.store.turns import ConversationBusy, QuestionOptions
 from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 10.0
@@ -126,17 +126,14 @@ class Persistence:
         async def write_question() -> ExchangeLease:
             question.started = datetime.now(UTC)
             replaces = request.replaces or await self._find_question(user, conversation_id, question)
-            history = await self._store.write_question(
-                user,
-                conversation_id,
-                question,
-                request.attachments,
+            options = QuestionOptions(
                 replaces=replaces,
                 reused_files=request.reused_files,
                 recent=self._recent,
                 turn=turn,
                 private=request.private,
             )
+            history = await self._store.write_question(user, conversation_id, question, request.attachments, options)
             return ExchangeLease(self._store, history, replaces=replaces is not None, task_end=task_end)
 
         try:

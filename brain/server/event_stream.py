@@ -260,6 +260,7 @@ class EventStreamResponse:
             return
         if isinstance(stream, Reader):
             stream.write = write
+        await asyncio.sleep(0)  # a run that has just started has its first event then, which goes out with the headers
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async for data in stream:
             if not write(data):

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -33,7 +34,7 @@ from brain.store import (
 from brain.store.database import Database
 from brain.store.leases import Leases
 from brain.store.tasks import ReportEnd, RunEnd
-from brain.store.turn_log import NewTurn, TurnLog
+from brain.store.turn_log import TurnLog
 from brain.store.tx import Tx
 
 CLOSING_SECONDS = 2.0
@@ -164,23 +165,9 @@ class Store(Database):
         conversation_id: str,
         question: Exchange,
         files: Sequence[Attachment],
-        *,
-        replaces: str | None = None,
-        reused_files: Mapping[int, str] | None = None,
-        recent: int = 20,
-        turn: NewTurn | None = None,
-        private: bool = False,
+        options: turns.QuestionOptions = turns.QuestionOptions(),  # noqa: B008 - it is immutable
     ) -> History:
         """Write a question and lease its conversation for the turn that answers it, until `end` or `drop`.
-
-        Args:
-            replaces: the ID of a message. Its exchange and later ones are deleted once the new answer is written. The
-                turn continues from the exchanges before it.
-            reused_files: IDs of files of the replaced question, which come before the new ones, with their fields for
-                errors.
-            recent: number of earlier exchanges to return.
-            turn: the turn that answers it, for other processes.
-            private: make the conversation private, for good.
 
         Raises:
             NothingToReport: a report has nothing to tell, because another process was faster.
@@ -188,13 +175,11 @@ class Store(Database):
                 replace does not exist; `too_large`; an unknown file reference; or a turn that is no run in the
                 conversation of a task.
         """
-        turn = turn if self.turn_log is not None else None
-        reused = reused_files or {}
+        if self.turn_log is None:
+            options = replace(options, turn=None)
 
         def work(tx: Tx) -> tuple[History, Sequence[int]]:
-            return turns.write_question(
-                tx, user, conversation_id, question, files, replaces, reused, recent, turn, private
-            )
+            return turns.write_question(tx, user, conversation_id, question, files, options)
 
         await self._leases.write_again((user, conversation_id))  # the end of the last turn there
         beginning = self.submit(work, durable=False)

@@ -8,6 +8,7 @@ the future came from a wrong clock; it is shortened, and expires unless it is re
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from brain.errors import BadRequest, StoreError
@@ -19,23 +20,41 @@ from brain.store.tx import Tx
 from brain.text import first_words
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionOptions:
+    """How a question is written.
+
+    Attributes:
+        replaces: the ID of a message. Its exchange and later ones are deleted once the new answer is written. The turn
+            continues from the exchanges before it.
+        reused_files: IDs of files of the replaced question, which come before the new ones, with their fields for
+            errors.
+        recent: number of earlier exchanges to return.
+        turn: the turn that answers, for other processes.
+        private: make the conversation private, for good.
+    """
+
+    replaces: str | None = None
+    reused_files: Mapping[int, str] = field(default_factory=dict)
+    recent: int = 20
+    turn: NewTurn | None = None
+    private: bool = False
+
+
 def write_question(
     tx: Tx,
     user: str,
     conversation_id: str,
     question: Exchange,
     files: Sequence[Attachment],
-    replaces: str | None,
-    reused_files: Mapping[int, str],
-    recent: int,
-    turn: NewTurn | None,
-    private: bool,
+    options: QuestionOptions,
 ) -> tuple[History, Sequence[int]]:
-    """Write a question and lease its conversation: see `Store.write_question`.
+    """Write a question and lease its conversation.
 
     Returns:
         The history of the turn, and the keys of earlier files for `attachments`.
     """
+    turn, private, replaces = options.turn, options.private, options.replaces
     if question.source == "report":
         tasks.check_unreported(tx, user, conversation_id)
     # first, since the second of two requests with the same ID must join the turn of the first
@@ -69,7 +88,7 @@ def write_question(
     marks = Marks() if is_new or question.source == "task" else exchanges.marks_before(tx, conversation, before)
     question.untrusted = question.untrusted or marks.untrusted
     question.private_data = question.private_data or marks.private_data
-    files = [*(_find_file(tx, named, *one) for one in reused_files.items()), *files]
+    files = [*(_find_file(tx, named, *one) for one in options.reused_files.items()), *files]
     attached = renumber(tuple(files), after=_last_file(tx, conversation)) if files else ()
     question.files = tuple(file.id for file in attached)
     question.started = rows.moment(tx.now) if question.started is None else question.started
@@ -94,7 +113,7 @@ def write_question(
     if is_first:
         return history, ()
     before = min(before, key)
-    _read_history(tx, conversation, history, before, recent)
+    _read_history(tx, conversation, history, before, options.recent)
     query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
     return history, [file for (file,) in tx.execute(query, (conversation, before))]
 

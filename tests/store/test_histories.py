@@ -15,6 +15,7 @@ from brain.errors import BadRequest
 from brain.messages import History
 from brain.store import conversations
 from brain.store.store import Store
+from brain.store.turns import QuestionOptions
 
 HISTORIES = int(os.environ.get("BRAIN_TEST_HISTORIES", "200"))
 STEPS = 25
@@ -93,10 +94,10 @@ class Model:
         asked = question(f"word{number}", number)
         if self.is_busy(chat) or named == "nothing":
             with pytest.raises(BadRequest) as caught:
-                await self.store.write_question(*place, asked, files, replaces=named, recent=4)
+                await self.store.write_question(*place, asked, files, QuestionOptions(replaces=named, recent=4))
             assert caught.value.code == ("busy" if self.is_busy(chat) else "not_found")
             return
-        history = await self.store.write_question(*place, asked, files, replaces=named, recent=4)
+        history = await self.store.write_question(*place, asked, files, QuestionOptions(replaces=named, recent=4))
         self.lapse(chat)
         self.chats[place] = chat
         before = [turn for turn in chat.turns if first is None or turn.number < first]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from limits import WAIT_SECONDS
@@ -34,6 +35,7 @@ from brain.messages import Annotation, Call, Exchange, File, History, Message, P
 from brain.store import conversations, items, users
 from brain.store.store import Store
 from brain.store.turn_log import Frames, NewTurn, TurnProgress
+from brain.store.turns import QuestionOptions
 from brain.store.tx import Tx
 
 pytestmark = pytest.mark.anyio
@@ -41,9 +43,9 @@ pytestmark = pytest.mark.anyio
 RECALLED, THOUGHT = Annotation("Recalled 1 fact: tea", 0, code="recalled"), Annotation("Hm, Köln?", 1, 3)
 
 
-async def fails(error: tuple[str, int, str], store: Store, *begin: object, **more: object) -> None:
+async def fails(error: tuple[str, int, str], store: Store, *begin: Any) -> None:
     with pytest.raises(BadRequest) as caught:
-        await store.write_question(*begin, **more)  # type: ignore[arg-type]
+        await store.write_question(*begin)
     assert (caught.value.code, caught.value.status, caught.value.field) == error
 
 
@@ -161,7 +163,7 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
     turn = NewTurn("t1", "ada", "c")
     async with store_at(path) as store:
         asked = question("One")
-        history = await store.write_question("ada", "c", asked, (), turn=turn)
+        history = await store.write_question("ada", "c", asked, (), QuestionOptions(turn=turn))
         snapshot = replace(asked, question="(read)", parts=[Text("Once", 1)], annotations=(THOUGHT,))
         assert store.turn_log is not None
         await store.turn_log.write([progress(Frames(1, 2, b"..."), "", snapshot, history.key)], ())
@@ -178,7 +180,7 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
 async def test_an_answer_that_comes_late_still_replaces(store: Store, clock: Clock) -> None:
     for number in (1, 2):
         await add_turn(store, "ada", "c", f"old {number}", number=number)
-    late = await store.write_question("ada", "c", question("edited", 3), (), replaces="q2")
+    late = await store.write_question("ada", "c", question("edited", 3), (), QuestionOptions(replaces="q2"))
     lose_turns(store)
     clock.advance(seconds=20)
     await add_turn(store, "ada", "c", "meanwhile", number=4)

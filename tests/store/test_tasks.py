@@ -16,6 +16,7 @@ from brain.messages import Call, Counts, History, Text
 from brain.store import conversations, tasks, users
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask, Duplicate, ReportEnd, RunEnd
+from brain.store.turns import QuestionOptions
 from brain.task import Task, TaskApproval
 
 pytestmark = pytest.mark.anyio
@@ -186,7 +187,7 @@ async def test_a_claim_looks_at_due_tasks_only(path: Path, connections: list[sql
 
 async def test_a_task_is_private_if_its_conversation_became_so(store: Store) -> None:
     assert (await create(store)).private is False
-    await store.write_question("ada", "c", question("Diagnosis"), [], private=True)
+    await store.write_question("ada", "c", question("Diagnosis"), [], QuestionOptions(private=True))
     assert [task.private for task in await claim(store)] == [True]
 
 

@@ -29,6 +29,7 @@ from brain.messages import Annotation, Call, Counts, FormerText, ItemEmbedding, 
 from brain.runtime import import_sanitizer
 from brain.store import conversations, items, tasks, transfer, turns, users, vectors
 from brain.store.store import Store
+from brain.store.turns import QuestionOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,7 @@ async def fill(store: Store, user: str) -> None:
 
 
 async def test_a_private_conversation_stays_private(store: Store, tmp_path: Path) -> None:
-    history = await store.write_question("ada", "c", question("I like jazz"), [], private=True)
+    history = await store.write_question("ada", "c", question("I like jazz"), [], QuestionOptions(private=True))
     await store.end(history, answer([Text("Fine.", 1)]))
     await add_turn(store, "ada", "c", "I like tea", [Text("Fine.", 1)])
     await add_turn(store, "ada", "open", "I like pop", [Text("Fine.", 1)])
