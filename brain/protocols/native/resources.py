@@ -42,20 +42,14 @@ BlockContent = Callable[[str, str, bool], str]
 """Returns the text of a block. Arguments: the specialist's name, the block, whether the call failed."""
 
 
-def encode_conversations(conversations: Sequence[Conversation], limit: int) -> bytes:
-    """Encode one page of the list of conversations.
+def list_data(name: str, entries: Sequence[Mapping[str, Any]], limit: int, **more: Any) -> dict[str, Any]:
+    """Return one page of a list as JSON values, with the ID after which the next page begins.
 
     Args:
-        conversations: one more than `limit` if there is a next page.
+        entries: one more than `limit` if there is a next page.
     """
-    shown = conversations[:limit]
-    following = shown[-1].id if len(conversations) > limit else None
-    return encode({"conversations": [_conversation(one) for one in shown], "next": following})
-
-
-def encode_conversation(conversation: Conversation) -> bytes:
-    """Encode one conversation as an entry of the list."""
-    return encode(_conversation(conversation))
+    shown = entries[:limit]
+    return {**more, name: shown, "next": shown[-1]["id"] if len(entries) > limit else None}
 
 
 def encode_page(
@@ -66,7 +60,7 @@ def encode_page(
     Args:
         turn_id: the running turn, if clients can subscribe to it.
     """
-    conversation = _conversation(page.conversation)
+    conversation = conversation_data(page.conversation)
     del conversation["messages"]
     messages = [entry for exchange in page.exchanges for entry in _messages(exchange, count_tokens, block_content)]
     return encode(
@@ -80,31 +74,12 @@ def encode_page(
     )
 
 
-def encode_items(items: Sequence[Item], limit: int, *, recall: bool) -> bytes:
-    """Encode one page of the list of facts and summaries.
-
-    Args:
-        items: one more than `limit` if there is a next page.
-        recall: whether recall is on.
-    """
-    shown = items[:limit]
-    following = shown[-1].id if len(items) > limit else None
-    return encode({"recall": recall, "items": [_show_item(item) for item in shown], "next": following})
-
-
-def encode_item(item: Item) -> bytes:
-    """Encode one fact or summary."""
-    return encode(_show_item(item))
-
-
-def _show_item(item: Item) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(item)
-    return shown if item.count > 1 else {name: value for name, value in shown.items() if name != "count"}
-
-
-def encode_recall(is_on: bool) -> bytes:
-    """Encode whether recall is on."""
-    return encode({"recall": is_on})
+def item_data(item: Item) -> dict[str, Any]:
+    """Return a fact or summary as JSON values."""
+    data: dict[str, Any] = msgspec.to_builtins(item)
+    if item.count <= 1:
+        del data["count"]
+    return data
 
 
 def turn_report(
@@ -163,7 +138,8 @@ def turn_report(
     return data
 
 
-def _conversation(conversation: Conversation) -> dict[str, Any]:
+def conversation_data(conversation: Conversation) -> dict[str, Any]:
+    """Return a conversation as JSON values, without its messages."""
     data: dict[str, Any] = msgspec.to_builtins(conversation)
     if not conversation.excerpt:
         del data["found"]
@@ -295,22 +271,6 @@ def task_data(task: Task, schedule: str = "") -> dict[str, Any]:
         data["approval"] = msgspec.structs.asdict(task.approval)
     values: dict[str, Any] = msgspec.to_builtins(data)
     return values
-
-
-def encode_tasks(tasks: Sequence[Mapping[str, Any]], limit: int, cursor: int) -> bytes:
-    """Encode one page of the list of tasks.
-
-    Args:
-        tasks: one more than `limit` if there is a next page.
-        cursor: key of the newest packet before the tasks were read.
-    """
-    shown = tasks[:limit]
-    return encode({"tasks": shown, "next": shown[-1]["id"] if len(tasks) > limit else None, "cursor": cursor})
-
-
-def encode_preview(schedule: str, times: Sequence[datetime]) -> bytes:
-    """Encode a schedule in words, with its next times."""
-    return encode({"schedule": schedule, "next": times})
 
 
 def encode_cursor(cursor: int) -> bytes:

@@ -26,10 +26,10 @@ INLINE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 async def list_conversations(request: Request) -> Response:
     """`GET /v1/conversations`: the newest conversations, or search results."""
     query = query_of(request, ConversationsQuery)
-    conversations = await request.engine.store.list_conversations(
+    found = await request.engine.store.list_conversations(
         request.username, words=query.q, before=query.before, limit=query.limit + 1
     )
-    return ApiResponse(resources.encode_conversations(conversations, query.limit))
+    return ApiResponse(resources.list_data("conversations", [*map(resources.conversation_data, found)], query.limit))
 
 
 async def show(request: Request) -> Response:
@@ -55,7 +55,7 @@ async def rename(request: Request) -> Response:
     renamed = await request.engine.store.write(conversations.rename, request.username, conversation_id, title)
     if renamed is None:
         raise _not_found()
-    return ApiResponse(resources.encode_conversation(renamed))
+    return ApiResponse(resources.conversation_data(renamed))
 
 
 async def delete(request: Request) -> Response:

@@ -24,7 +24,8 @@ async def list_items(request: Request) -> Response:
         before=query.before,
         limit=query.limit + 1,
     )
-    return ApiResponse(resources.encode_items(found, query.limit, recall=await store.read(users.recalls, user)))
+    recall = await store.read(users.recalls, user)
+    return ApiResponse(resources.list_data("items", [*map(resources.item_data, found)], query.limit, recall=recall))
 
 
 async def add(request: Request) -> Response:
@@ -32,14 +33,14 @@ async def add(request: Request) -> Response:
     fact = await read_struct(request, FactBody)
     edits = request.engine.memory.edits
     item = await edits.write(request.username, fact.text, fact.category, mutable=fact.mutable is not False)
-    return ApiResponse(resources.encode_item(item), 201, {"Location": link(request, f"/v1/memory/{item.id}")})
+    return ApiResponse(resources.item_data(item), 201, {"Location": link(request, f"/v1/memory/{item.id}")})
 
 
 async def switch_recall(request: Request) -> Response:
     """`PATCH /v1/memory`: switch recall on or off."""
     is_on = (await read_struct(request, RecallBody)).recall
     await request.engine.memory.edits.set_recall(request.username, is_on)
-    return ApiResponse(resources.encode_recall(is_on))
+    return ApiResponse({"recall": is_on})
 
 
 async def show(request: Request) -> Response:
@@ -47,7 +48,7 @@ async def show(request: Request) -> Response:
     item = await request.engine.store.read(items.find, request.username, path_id(request, _not_found()))
     if item is None:
         raise _not_found()
-    return ApiResponse(resources.encode_item(item))
+    return ApiResponse(resources.item_data(item))
 
 
 async def change(request: Request) -> Response:
@@ -57,7 +58,7 @@ async def change(request: Request) -> Response:
     changed = await request.engine.memory.edits.change(
         request.username, item_id, text=change.text, category=change.category, mutable=change.mutable
     )
-    return ApiResponse(resources.encode_item(changed))
+    return ApiResponse(resources.item_data(changed))
 
 
 async def delete(request: Request) -> Response:

@@ -48,7 +48,7 @@ async def list_tasks(request: Request) -> Response:
         return found, tasks.newest_packet(tx, request.username)
 
     found, cursor = await request.engine.store.read(read)
-    return ApiResponse(protocol.encode_tasks([_data(task) for task in found], query.limit, cursor))
+    return ApiResponse(protocol.list_data("tasks", [*map(_data, found)], query.limit, cursor=cursor))
 
 
 async def add(request: Request) -> Response:
@@ -60,7 +60,7 @@ async def add(request: Request) -> Response:
         times = []
         if task.start is not None:
             times = schedule.next_times(task.every, task.start, task.time_zone, datetime.now(UTC))
-        return ApiResponse(protocol.encode_preview(schedule.to_words(task), times))
+        return ApiResponse({"schedule": schedule.to_words(task), "next": times})
     task = await service.create(service.check(request.username, body))
     return ApiResponse(_data(task), 201, {"Location": link(request, f"/v1/tasks/{task.id}")})
 
