@@ -2,8 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -11,11 +10,10 @@ from typing import Any, NoReturn, get_args
 from brain.cli.process import UsageError
 from brain.events import StrategyName
 from brain.messages import Category, ClientSource, Kind
-from brain.settings import LOCAL_USER, Settings
+from brain.settings import LOCAL_USER
 from brain.task import ProfileName, Tell
 from brain.text import escape_invisible, replace_surrogates, suggest
 
-Command = Callable[[argparse.Namespace, Settings], int | Coroutine[Any, Any, int]]
 SPEEDS = "instant", "recorded"
 SHELLS = "bash", "zsh", "fish"
 
@@ -24,7 +22,6 @@ GROUPS = {
     "Data": ("tasks", "memory", "index", "export", "import", "forget"),
     "Admin": ("check", "models", "explain", "replay", "specialists", "completion"),
 }
-PRIVATE = "make the conversation private: only local models read it, and nothing of it is remembered"
 MAX_SHOWN = 60
 """Characters of a wrong argument in an error."""
 
@@ -140,43 +137,37 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     example = "brain serve --model ollama:llama3.2 --port 8080"
-    command = _add_command(commands, "serve", "Run the server.", example, _serve)
+    command = _add_command(commands, "serve", "Run the server.", example, "serve.serve")
     command.add_argument("--host", help="IP address or host name to listen on (default: 127.0.0.1)")
     command.add_argument("--port", help="port to listen on (default: 8000)")
     command.add_argument("--workers", metavar="N", help="number of worker processes (default: 1)")
     command.add_argument("--log", metavar="FORMAT", help="log format: text or json (default: text)")
 
     example = 'brain ask --file scan.png "What does it say?"'
-    command = _add_command(commands, "ask", "Send one message and stream the answer.", example, _lazy("commands.ask"))
+    command = _add_command(commands, "ask", "Send one message and stream the answer.", example)
     command.add_argument(
         "message", metavar="MESSAGE", type=replace_surrogates, nargs="?", help="the message; - reads standard input"
     )
     text = "attach a file (repeatable); - attaches standard input. Piped input is attached automatically"
     command.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
-    _add_conversation(command)
-    command.add_argument("--no-memory", action="store_true", help="do not use memory for this message")
-    command.add_argument("--private", action="store_true", help=PRIVATE)
+    _add_turn_options(command, "for this message")
     text = "input type; voice gives answers for reading aloud (default: chat)"
     command.add_argument("--source", choices=get_args(ClientSource), default="chat", help=text)
-    _add_strategy(command)
     _add_display(command)
     command.add_argument("--json", action="store_true", help="print events as JSON Lines")
 
-    command = _add_command(commands, "chat", "Chat in the terminal.", "brain chat --continue", _lazy("commands.chat"))
-    _add_conversation(command)
+    command = _add_command(commands, "chat", "Chat in the terminal.", "brain chat --continue")
+    _add_turn_options(command, "in this session")
     command.add_argument("--continue", action="store_true", dest="go_on", help="continue the latest conversation")
     text = "attach a file to the first message (repeatable)"
     command.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
-    command.add_argument("--no-memory", action="store_true", help="do not use memory in this session")
-    command.add_argument("--private", action="store_true", help=PRIVATE)
-    _add_strategy(command)
     _add_display(command)
 
     _add_tasks(commands)
     _add_memory(commands)
 
     text, example = "Index files and directories for the knowledge specialist.", "brain index notes handbook.pdf"
-    command = _add_command(commands, "index", text, example, _lazy("commands.index"))
+    command = _add_command(commands, "index", text, example)
     text = "files and directories to index (default: update everything indexed)"
     command.add_argument("path", metavar="PATH", nargs="*", type=Path, help=text)
     _add_user(command)
@@ -185,32 +176,32 @@ def make_parser() -> Parser:
     command.add_argument("--forget", action="append", default=[], type=Path, metavar="PATH", help=text)
 
     text, example = "Export all data of a user as JSON Lines.", "brain export --user ada --output ada.jsonl"
-    command = _add_command(commands, "export", text, example, _lazy("commands.transfer", "export"))
+    command = _add_command(commands, "export", text, example, "commands.transfer.export")
     _add_user(command)
     command.add_argument("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
 
     text, example = "Import an export. Imports everything or nothing.", "brain import ada.jsonl --user ada"
-    command = _add_command(commands, "import", text, example, _lazy("commands.transfer", "import_user"))
+    command = _add_command(commands, "import", text, example, "commands.transfer.import_user")
     command.add_argument("file", nargs="+", type=Path, metavar="FILE", help="exported file; - reads standard input")
     text = "import for this user (default: the user in the file)"
     command.add_argument("--user", type=_user_name, metavar="NAME", help=text)
 
     command = _add_command(
-        commands, "forget", "Erase all data of a user.", "brain forget ada", _lazy("commands.transfer", "forget")
+        commands, "forget", "Erase all data of a user.", "brain forget ada", "commands.transfer.forget"
     )
     text = f"user to erase; {LOCAL_USER} is the user of a server without API keys"
     command.add_argument("user", type=_user_name, metavar="USER", help=text)
     command.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
 
     text, example = "Show how an answer was made.", "brain explain last"
-    command = _add_command(commands, "explain", text, example, _lazy("commands.explain"))
+    command = _add_command(commands, "explain", text, example)
     text = "turn ID, answer ID, or last for the newest answer"
     command.add_argument("turn", metavar="TURN", type=replace_surrogates, help=text)
     _add_user(command)
     command.add_argument("--json", action="store_true", help="print one JSON object")
 
     text, example = "Play a recorded turn.", "brain replay archive/2026-11-23/174334.t36c04198dd1e6093.….jsonl"
-    command = _add_command(commands, "replay", text, example, _lazy("commands.replay_turn", "replay"))
+    command = _add_command(commands, "replay", text, example, "commands.replay_turn.replay")
     command.add_argument("file", metavar="FILE", type=Path, help="recording in the directory of ARCHIVE")
     text = "speed: instant, or as recorded (default: instant)"
     command.add_argument("--speed", choices=SPEEDS, default=SPEEDS[0], help=text)
@@ -218,22 +209,20 @@ def make_parser() -> Parser:
     command.add_argument("--json", action="store_true", help="print events as JSON Lines")
 
     text = "Test the model, the database and the specialists."
-    _add_command(commands, "check", text, "brain check --model openai:gpt-4o-mini", _lazy("commands.check"))
+    _add_command(commands, "check", text, "brain check --model openai:gpt-4o-mini")
 
     text = "List the models and what their servers offer."
-    command = _add_command(
-        commands, "models", text, "brain models --model openai:gpt-4o-mini", _lazy("commands.models")
-    )
+    command = _add_command(commands, "models", text, "brain models --model openai:gpt-4o-mini")
     command.add_argument("--json", action="store_true", help="print one JSON object")
 
     text, example = "List the specialists.", "brain specialists --json"
-    command = _add_command(commands, "specialists", text, example, _lazy("commands.specialists"))
+    command = _add_command(commands, "specialists", text, example)
     command.add_argument("name", nargs="*", metavar="NAME", help="specialists to list (default: all)")
     command.add_argument("--json", action="store_true", help="print one JSON object")
 
     text = "Print a shell completion script."
     example = "brain completion bash > ~/.local/share/bash-completion/completions/brain"
-    command = _add_command(commands, "completion", text, example, _lazy("commands.specialists", "completion"))
+    command = _add_command(commands, "completion", text, example, "commands.specialists.completion")
     command.set_defaults(root=parser)
     command.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"shell: {', '.join(SHELLS)}")
     return parser
@@ -241,21 +230,20 @@ def make_parser() -> Parser:
 
 def _add_tasks(commands: Any) -> None:
     text, example = "Run work in the background.", 'brain tasks add "Summarize my feeds." --every "every weekday at 8"'
-    parser = _add_command(commands, "tasks", text, example, _lazy("commands.tasks"))
+    parser = _add_command(commands, "tasks", text, example)
     parser.set_defaults(action="list", all=False)
     actions = parser.add_subparsers(title="actions (default: list)", metavar="ACTION")
     _add_user(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
-    def add_action(name: str, text: str, example: str, ids: str = "") -> argparse.ArgumentParser:
-        action = _add_command(actions, name, text, f"brain tasks {name} {example}".rstrip(), _lazy("commands.tasks"))
+    def add_action(name: str, text: str, example: str, *, has_id: bool = False) -> argparse.ArgumentParser:
+        action = _add_command(actions, name, text, f"brain tasks {name} {example}".rstrip(), "commands.tasks.tasks")
         action.set_defaults(action=name)
         _add_user(action, default=argparse.SUPPRESS)
-        if ids:
+        if has_id:
             text = "beginning of an ID shown by brain tasks list"
-            action.add_argument(
-                "id", metavar="ID", type=replace_surrogates, nargs=ids if ids == "+" else None, help=text
-            )
+            nargs = "+" if name == "delete" else None
+            action.add_argument("id", metavar="ID", type=replace_surrogates, nargs=nargs, help=text)
         if name != "delete":
             action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
         return action
@@ -264,17 +252,10 @@ def _add_tasks(commands: Any) -> None:
     action = add_action("list", text, "--all")
     action.add_argument("--all", action="store_true", help="list all that ended")
 
-    add_action(
-        "show",
-        "Show a task with its schedule, its result and its wanted approval.",
-        "4f1c",
-        "1",
-    )
+    add_action("show", "Show a task with its schedule, its result and its wanted approval.", "4f1c", has_id=True)
 
     action = add_action(
-        "add",
-        "Add a task. It runs at once, or on a schedule.",
-        '"Read my feeds." --when "tomorrow at 8"',
+        "add", "Add a task. It runs at once, or on a schedule.", '"Read my feeds." --when "tomorrow at 8"'
     )
     action.add_argument("prompt", metavar="PROMPT", type=replace_surrogates, help="what the task does")
     text = "title (default: the first words of the prompt)"
@@ -291,31 +272,26 @@ def _add_tasks(commands: Any) -> None:
     action.add_argument("--tell", choices=get_args(Tell), help=text)
     action.add_argument("--yes", action="store_true", help="do not ask about the schedule")
 
-    add_action("cancel", "Cancel a task.", "4f1c", "1")
-    add_action("pause", "Pause a schedule.", "4f1c", "1")
-    add_action("resume", "Resume a schedule.", "4f1c", "1")
-    add_action("run", "Run a task now, even one that has ended.", "4f1c", "1")
-    action = add_action("approve", "Approve the call that a task waits for.", "4f1c", "1")
+    add_action("cancel", "Cancel a task.", "4f1c", has_id=True)
+    add_action("pause", "Pause a schedule.", "4f1c", has_id=True)
+    add_action("resume", "Resume a schedule.", "4f1c", has_id=True)
+    add_action("run", "Run a task now, even one that has ended.", "4f1c", has_id=True)
+    action = add_action("approve", "Approve the call that a task waits for.", "4f1c", has_id=True)
     action.add_argument("--yes", action="store_true", help="do not ask")
-    add_action("decline", "Decline the call that a task waits for.", "4f1c", "1")
-    add_action(
-        "delete",
-        "Delete tasks with their runs; those that run stop.",
-        "4f1c 77aa",
-        "+",
-    )
+    add_action("decline", "Decline the call that a task waits for.", "4f1c", has_id=True)
+    add_action("delete", "Delete tasks with their runs; those that run stop.", "4f1c 77aa", has_id=True)
     add_action("watch", "Print what happens to tasks, until Ctrl-C.", "")
 
 
 def _add_memory(commands: Any) -> None:
     text, example = "List and edit what Brain remembers.", 'brain memory add "I am vegetarian." --user ada'
-    parser = _add_command(commands, "memory", text, example, _lazy("commands.memory"))
+    parser = _add_command(commands, "memory", text, example)
     parser.set_defaults(action="list", kind=None, category=None, search="", json=False)
     actions = parser.add_subparsers(title="actions (default: list)", metavar="ACTION")
     _add_user(parser)
 
     def add_action(name: str, text: str, example: str) -> argparse.ArgumentParser:
-        action = _add_command(actions, name, text, f"brain memory {name} {example}", _lazy("commands.memory"))
+        action = _add_command(actions, name, text, f"brain memory {name} {example}", "commands.memory.memory")
         action.set_defaults(action=name)
         _add_user(action, default=argparse.SUPPRESS)
         return action
@@ -351,11 +327,16 @@ def _add_memory(commands: Any) -> None:
     action.add_argument("on", metavar="on|off", choices=("on", "off"), help="on: answers use what Brain remembers")
 
 
-def _add_command(commands: Any, name: str, text: str, example: str, function: Command) -> argparse.ArgumentParser:
+def _add_command(commands: Any, name: str, text: str, example: str, path: str = "") -> argparse.ArgumentParser:
+    """Add a command.
+
+    Args:
+        path: Its function in `brain.cli`, which is imported when the command runs: most commands need few modules.
+    """
     command: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=text, epilog=f"Example: {example}"
     )
-    command.set_defaults(command=function, parser=command)
+    command.set_defaults(command=path or f"commands.{name}.{name}", parser=command)
     _add_global_options(command)
     return command
 
@@ -368,12 +349,17 @@ def _add_global_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="MODEL", default=argparse.SUPPRESS, help=text)
 
 
-def _add_conversation(command: argparse.ArgumentParser) -> None:
+def _add_turn_options(command: argparse.ArgumentParser, extent: str) -> None:
+    """Add what `ask` and `chat` share.
+
+    Args:
+        extent: For how long `--no-memory` is in effect.
+    """
     text = "continue this conversation (default: start a new one)"
     command.add_argument("--conversation", metavar="ID", help=text)
-
-
-def _add_strategy(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--no-memory", action="store_true", help=f"do not use memory {extent}")
+    text = "make the conversation private: only local models read it, and nothing of it is remembered"
+    command.add_argument("--private", action="store_true", help=text)
     text = f"strategy: {', '.join(get_args(StrategyName))} (default: mono)"
     command.add_argument("--strategy", metavar="NAME", help=text)
     text = "with --strategy dual: check the answer before it is shown"
@@ -394,21 +380,3 @@ def _user_name(typed: str) -> str:
     if not typed.strip() or not typed.isprintable():
         raise argparse.ArgumentTypeError(f"Invalid user name {_quote(typed)}: use printable characters.")
     return typed
-
-
-def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
-    code: int = _lazy("serve")(settings)
-    return code
-
-
-def _lazy(module: str, name: str = "") -> Callable[..., Any]:
-    """Return a function of a module of commands, which is imported with the first call: most commands need few of them.
-
-    Args:
-        name: Name of the function (default: that of the module).
-    """
-
-    def call(*arguments: Any) -> Any:
-        return getattr(import_module(f"brain.cli.{module}"), name or module.rpartition(".")[2])(*arguments)
-
-    return call

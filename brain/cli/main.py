@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from inspect import iscoroutine
 
 from brain import concurrency
@@ -47,7 +48,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         overrides = {flag.upper(): getattr(parsed, flag) for flag in flags if getattr(parsed, flag, None)}
         settings = read(os.environ, getattr(parsed, "config", None), overrides)
         log_to_stderr(settings.log)
-        result = parsed.command(parsed, settings)
+        module, _, name = parsed.command.rpartition(".")
+        result = getattr(import_module(f"brain.cli.{module}"), name)(parsed, settings)
         return run_coroutine(result) if iscoroutine(result) else int(result)
     except BrainError as error:
         advice = error.advice if isinstance(error, CommandError | SettingsError) else ""

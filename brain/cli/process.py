@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from brain.errors import BrainError
+from brain.protocols.encoding import encode
 from brain.telemetry.logs import JsonLines, RateLimit, TextLines
 from brain.text import escape_invisible
 
@@ -52,6 +53,12 @@ def print_error(what: str, advice: str) -> None:
     end = "" if what.endswith((".", "?")) else "."
     line = f"brain: {what.replace('`', '')}{end} {advice if advice.endswith('.') else f'Try: {advice}'}"
     print(escape_invisible(line), file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """Print one line of JSON in UTF-8, whatever the terminal's encoding is."""
+    sys.stdout.buffer.write(encode(value) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def log_to_stderr(form: Literal["text", "json"] = "text") -> None:

@@ -1,5 +1,6 @@
 """`brain serve`: the server as one process, or as several workers that share a port."""
 
+import argparse
 import asyncio
 import errno
 import gc
@@ -26,7 +27,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from brain.cli.commands.names import check_named_specialists, describe_rejected, discover
+from brain.cli.commands.names import describe_rejected, discover
 from brain.cli.ports import describe_port_user
 from brain.cli.process import DONE, FAILED, CommandError, log_as_server, log_to_stderr, run_command
 from brain.errors import BrainError, SettingsError
@@ -55,7 +56,7 @@ ALL_ADDRESSES = ("0.0.0.0", "::")
 log = logging.getLogger("brain")
 
 
-def serve(settings: Settings) -> int:
+def serve(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until a signal stops the server; return the exit code.
 
     Raises:
@@ -192,9 +193,8 @@ def drop_stalled_clients(listener: socket.socket, settings: Settings) -> None:
 
 
 def _serve_alone(settings: Settings, stop: _StopLog) -> int:
-    app = create_app(settings)
+    app = create_app(settings, discover(settings))
     state: ServerState = app.state.brain
-    check_named_specialists(state.engine.registry, settings)
 
     class Server(uvicorn.Server):
         """Prints the greeting as soon as it accepts connections."""

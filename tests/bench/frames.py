@@ -354,7 +354,7 @@ def main() -> int:
         threading.Thread(target=drive).start()
         trace.install()
         with suppress(SystemExit):
-            serve(settings.read(environ))
+            serve(argparse.Namespace(), settings.read(environ))
     if not measured:
         return 1
     if given.list:

@@ -17,14 +17,12 @@ from brain.cli.commands.input import (
     read_piped_attachments,
     read_stdin_attachment,
 )
-from brain.cli.commands.names import check_model_exists, discover, print_rejected
-from brain.cli.commands.output import has_person, open_screen, print_json_event, show_run, silence_keyboard
+from brain.cli.commands.output import has_person, open_engine, open_screen, print_json_event, show_run, silence_keyboard
 from brain.cli.process import DONE, FAILED, UsageError, print_error
 from brain.cli.terminal.messages import explain_outcome
 from brain.events import Error, Event, TaskChange
 from brain.messages import Attachment
 from brain.protocols.common import MAX_ATTACHMENTS, too_many_attachments
-from brain.runtime.engine import Engine
 from brain.settings import Settings
 from brain.turn_request import STRATEGY_OPTIONS, TurnRequest
 
@@ -75,13 +73,8 @@ def _read_files(paths: Sequence[Path], *, is_message: bool) -> list[Attachment]:
 async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Settings) -> int:
     screen = open_screen(sys.stdout, sys.stderr, plain=arguments.plain or arguments.json, thinks=arguments.thinking)
     request = replace(request, asks_person=has_person(screen))
-    registry = discover(settings)
-    print_rejected(registry)
-    engine = Engine(settings, registry)
     has_task = False
-    await engine.open()
-    try:
-        check_model_exists(engine.models[0])
+    async with open_engine(settings) as engine:
         run = await engine.begin(request, "terminal")
         try:
             with silence_keyboard(screen) as keyboard:
@@ -110,5 +103,3 @@ async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Se
             advice = 'brain ask "a shorter message"' if last.code == "model_context" else "brain check"
             print_error(f"The answer failed ({last.code})", advice)
         return FAILED
-    finally:
-        await engine.close()  # stores the turn, also after Ctrl-C

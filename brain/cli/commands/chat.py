@@ -13,7 +13,7 @@ from typing import get_args
 from brain.cli.commands.chat_commands import COMMANDS, TASK_ACTIONS, Quit, attach, run_slash_command, show_reopened
 from brain.cli.commands.chat_session import ChatSession, Draft
 from brain.cli.commands.input import check_conversation_id, check_strategy, parse_dropped_path, read_attachment
-from brain.cli.commands.names import check_model_exists, discover, print_rejected
+from brain.cli.commands.output import open_engine
 from brain.cli.commands.store_access import chat_history
 from brain.cli.process import DONE, FAILED, CommandError, UsageError
 from brain.cli.terminal.keyboard import silent
@@ -22,7 +22,6 @@ from brain.errors import BadRequest, StoreError
 from brain.events import AssistMode
 from brain.messages import ConversationPage
 from brain.protocols.common import MESSAGE_LENGTH
-from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER, Settings
 from brain.text import replace_surrogates
 from brain.turn_request import STRATEGY_OPTIONS
@@ -46,12 +45,8 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
     files = [read_attachment(path, str(path)) for path in arguments.file]
     conversation_id = check_conversation_id(arguments.conversation)
     strategy = check_strategy(arguments.strategy, settings)
-    registry = discover(settings)
-    print_rejected(registry)
-    engine = Engine(settings, registry)
-    await engine.open((lambda task, outcome, seconds: None) if is_interactive else None)
-    try:
-        check_model_exists(engine.models[0])
+    on_task_end = (lambda task, outcome, seconds: None) if is_interactive else None
+    async with open_engine(settings, on_task_end) as engine:
         session = ChatSession(
             engine,
             Draft(files=files),
@@ -80,8 +75,6 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
                 await _handle_line(session, line.strip())
                 session.draft.text = ""
         return FAILED if session.has_failed else DONE
-    finally:
-        await engine.close()  # stores the conversation, however the session ends
 
 
 def _read_line() -> str:

@@ -3,7 +3,9 @@
 import argparse
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from datetime import datetime
 from functools import partial
 
 import msgspec
@@ -25,6 +27,7 @@ from brain.prompts.system_prompt import check_context_size
 from brain.runtime.assistant import describe_assistance
 from brain.settings import Settings, redact_url
 from brain.store import connection, path_of, server_data, tasks
+from brain.store.store import Store
 from brain.telemetry.watchdog import Blocked, Watchdog
 
 HEALTH_SECONDS = 10.0
@@ -65,7 +68,7 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
             failures += await _check_embedder(models.embedder)
         _report("memory", None, await _describe_recall(models.embedder or models.offered[0]))
         model = models.offered[0]
-        warnings = await _find_warnings(settings)
+        warnings = await _find_warnings(learned)
         for name, specialist in registry.items():
             blocked: list[Blocked] = []
             with Watchdog({name: specialist}, blocked.append):
@@ -148,15 +151,11 @@ async def _describe_recall(model: Model) -> str:
     return f"keyword search only: {problem}. Set BRAIN_EMBEDDINGS to an embedding model"
 
 
-async def _find_warnings(settings: Settings) -> dict[str, str]:
+async def _find_warnings(store: Store | None) -> dict[str, str]:
     """Return what servers with this database recorded about specialists, by their names."""
-    if path_of(settings.store) is None:
-        return {}
-    try:
-        async with open_existing_store(settings, creates=True) as store:
-            rows = await store.read(server_data.blocked)
-    except StoreError:
-        return {}
+    rows: Sequence[tuple[str, datetime, int, str]] = ()
+    with suppress(StoreError):
+        rows = await store.read(server_data.blocked) if store is not None else ()
     return {
         name: f"it blocked a server's event loop {times:,} time{'s' if times > 1 else ''}, "
         f"last on {last:%Y-%m-%d %H:%M} UTC at {place}: await there, or make it a plain def"

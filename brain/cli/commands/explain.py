@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from brain.cli.commands.store_access import describe_no_data, open_existing_store
-from brain.cli.process import DONE, CommandError
+from brain.cli.process import DONE, CommandError, print_json
 from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms, name_role, text
 from brain.messages import Call, Exchange, PassReport, to_answer_id
 from brain.prompts.blocks import block_content
-from brain.protocols.encoding import encode
 from brain.protocols.native.resources import turn_report
 from brain.runtime.archive import find_recording
 from brain.settings import Settings
@@ -41,7 +40,7 @@ async def explain(arguments: argparse.Namespace, settings: Settings) -> int:
     conversation_id, exchange = found
     if arguments.json:
         report = turn_report(conversation_id, exchange, user, settings.cost, block_content)
-        sys.stdout.buffer.write(encode(report) + b"\n")
+        print_json(report)
         return DONE
     began = "" if exchange.started is None else f"{exchange.started.astimezone():%Y-%m-%d %H:%M} · "
     print(f"{exchange.turn_id} · {conversation_id} · {began}{exchange.strategy}")

@@ -1,17 +1,16 @@
 """`brain memory`: list and edit the facts and conversation summaries of a user."""
 
 import argparse
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
 from brain.cli.commands.store_access import open_existing_store, read_all_items
-from brain.cli.process import DONE, FAILED, CommandError, UsageError, print_error
+from brain.cli.process import DONE, FAILED, CommandError, UsageError, print_error, print_json
 from brain.errors import BadRequest
 from brain.memory.edits import MemoryEdits
 from brain.memory.items import Items
 from brain.messages import Item
-from brain.protocols.native.resources import encode_items
+from brain.protocols.native.resources import item_data, list_data
 from brain.settings import Settings
 from brain.store import users
 from brain.store.store import Store
@@ -34,7 +33,7 @@ async def show(arguments: argparse.Namespace, store: Store, edits: MemoryEdits) 
     items = await read_all_items(store, user, kind=kind, category=category, words=words)
     is_recall_on = await store.read(users.recalls, user)
     if arguments.json:
-        sys.stdout.buffer.write(encode_items(items, len(items), recall=is_recall_on) + b"\n")
+        print_json(list_data("items", [*map(item_data, items)], len(items), recall=is_recall_on))
         return DONE
     for item in items:
         _print_item(item)

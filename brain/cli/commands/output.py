@@ -1,4 +1,4 @@
-"""Show a turn of `brain ask` or `brain chat`."""
+"""What `brain ask` and `brain chat` share: the engine, and how a turn is shown."""
 
 import asyncio
 import logging
@@ -6,26 +6,51 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 from importlib.util import find_spec
 from io import TextIOBase
 from itertools import count
 from typing import TextIO, cast
 
+from brain.cli.commands.names import describe_rejected, discover
+from brain.cli.process import UsageError, print_json
 from brain.cli.terminal.approval import ApprovalPrompt, Screen
 from brain.cli.terminal.keyboard import Keyboard, silent
 from brain.cli.terminal.plain import Plain
 from brain.errors import ModelError
 from brain.events import Done, Error, Event
 from brain.protocols import native
-from brain.protocols.encoding import encode
+from brain.runtime.engine import Engine
 from brain.runtime.run import Run
+from brain.runtime.task_runner import OnTaskEnd
+from brain.settings import Settings
 
 MIN_LIVE_WIDTH = 24
 """Columns of the narrowest terminal with a live display."""
 MAX_DETAIL_LENGTH = 500
 """Characters shown of a model server's error."""
+
+
+@asynccontextmanager
+async def open_engine(settings: Settings, on_task_end: OnTaskEnd | None = None) -> AsyncIterator[Engine]:
+    """Open the engine for the duration of the block. Its end stores the running turn, also after Ctrl-C.
+
+    Raises:
+        UsageError: A setting names an unknown specialist, or a model that its server does not have.
+    """
+    registry = discover(settings)
+    for line in describe_rejected(registry):
+        print(line, file=sys.stderr, flush=True)
+    engine = Engine(settings, registry)
+    await engine.open(on_task_end)
+    try:
+        model = engine.models[0]
+        if model.remedy:
+            raise UsageError(model.problem or "", model.remedy)
+        yield engine
+    finally:
+        await engine.close()
 
 
 def open_screen(answer: TextIO, messages: TextIO, *, plain: bool, thinks: bool) -> Screen:
@@ -83,9 +108,7 @@ def print_json_event(turn_id: str) -> Callable[[Event], None]:
 
     def show(event: Event) -> None:
         name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
-        line = encode({"event": name, "id": f"{turn_id}.{next(numbers)}", "data": data})
-        sys.stdout.buffer.write(line + b"\n")  # JSON is UTF-8, whatever the terminal's encoding is
-        sys.stdout.buffer.flush()
+        print_json({"event": name, "id": f"{turn_id}.{next(numbers)}", "data": data})
 
     return show
 

@@ -11,10 +11,9 @@ import msgspec
 
 from brain.cli.commands.input import check_conversation_id
 from brain.cli.commands.store_access import open_existing_store
-from brain.cli.process import DONE, FAILED, CommandError, UsageError, print_error
+from brain.cli.process import DONE, FAILED, CommandError, UsageError, print_error, print_json
 from brain.cli.terminal.messages import is_yes
 from brain.errors import BadRequest
-from brain.protocols.encoding import encode
 from brain.protocols.native import resources as protocol
 from brain.settings import Settings
 from brain.store import tasks as stored
@@ -50,7 +49,7 @@ async def show_all(arguments: argparse.Namespace, service: Tasks) -> int:
     """List tasks, newest first: all active ones, and the latest that ended."""
     found = await _read_all(service, arguments.user)
     if arguments.json:
-        _print_json({"tasks": [_data(task) for task in found]})
+        print_json({"tasks": [_data(task) for task in found]})
         return DONE
     ended = [task for task in found if task.has_ended]
     hidden = set() if arguments.all else {task.id for task in ended[SHOWN_ENDED:]}
@@ -71,7 +70,7 @@ async def show(arguments: argparse.Namespace, service: Tasks) -> int:
     """Show everything about a task."""
     task = await _find(service, arguments)
     if arguments.json:
-        _print_json(_data(task))
+        print_json(_data(task))
         return DONE
     rows = [
         ("Title", task.title),
@@ -128,7 +127,7 @@ async def cancel(arguments: argparse.Namespace, service: Tasks) -> int:
     outcome, task = await service.write(stored.cancel, arguments.user, (await _find(service, arguments)).id)
     assert task is not None
     if arguments.json:
-        _print_json({"outcome": outcome, "task": _data(task)})
+        print_json({"outcome": outcome, "task": _data(task)})
     elif outcome == "already_done":
         print_error(f"{task.title} has already ended ({task.state})", f"brain tasks show {task.id}")
     else:
@@ -226,7 +225,7 @@ ACTIONS: Mapping[str, Action] = {
 
 def _print_packet(packet: Packet, *, as_json: bool) -> None:
     if as_json:
-        _print_json(protocol.packet_data(packet))
+        print_json(protocol.packet_data(packet))
     elif packet.kind == "report":
         print(escape_invisible(f"{_clock(packet.at)} report in conversation {packet.conversation_id}"), flush=True)
     else:
@@ -346,7 +345,7 @@ def _print_lines(text: str) -> None:
 def _report(arguments: argparse.Namespace, task: Task, text: str) -> int:
     """Print what was done to a task, or the task as JSON."""
     if arguments.json:
-        _print_json(_data(task))
+        print_json(_data(task))
     else:
         print(escape_invisible(text))
     return DONE
@@ -354,11 +353,6 @@ def _report(arguments: argparse.Namespace, task: Task, text: str) -> int:
 
 def _data(task: Task) -> dict[str, Any]:
     return protocol.task_data(task, schedule.to_words(task))
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(encode(value) + b"\n")
-    sys.stdout.buffer.flush()
 
 
 def _local_time(time: datetime) -> str:
