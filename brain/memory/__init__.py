@@ -39,35 +39,26 @@ log = logging.getLogger("brain")
 
 
 class _Profile(NamedTuple):
-    """Data about a user that every question needs.
-
-    Attributes:
-        is_recall_on: whether recall is on and the user has any items.
-        about: facts about the user, newest first; empty if there are too many.
-    """
+    """Data about a user that every question needs."""
 
     is_recall_on: bool
+    """Whether recall is on and the user has any items."""
     about: Sequence[Item] = ()
+    """Facts about the user, newest first; empty if there are too many."""
 
 
 class Memory:
-    """The memory of all users.
+    """The memory of all users; `edits` are changes by users themselves.
 
     Args:
         tokens: limit for recalled items per question; 0 turns recall off.
         rest_seconds: idle time after which a conversation is summarized.
-        now: returns the time with a time zone.
-
-    Attributes:
-        edits: changes by users themselves.
-        store_version: changes when other processes write.
     """
 
     def __init__(self, store: Store, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
         self._store = store
         self._tokens = tokens
         self._rest_seconds = rest_seconds
-        self._now = now
         self._items = Items(store, now, self._on_change)
         self.edits = MemoryEdits(self._items)
         self.store_version = StoreVersion(store)
@@ -152,12 +143,7 @@ class Memory:
         *,
         private: bool = False,
     ) -> UserMemory:
-        """Return the memory of one user, for the specialists of a turn.
-
-        Args:
-            messages: returns the user's messages in this conversation, oldest first.
-            private: whether only local models may read the conversation.
-        """
+        """Return the memory of one user, for the specialists of a turn."""
         return UserMemory(self._items, self._recent, user, conversation_id, messages, private=private)
 
     def add_exchange(self, user: str, conversation_id: str, exchange: Exchange) -> None:
@@ -179,23 +165,15 @@ class Memory:
         embedding_model: Model | None = None,
         can_summarise: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[None]:
-        """Embed and summarize in the background while the block runs.
-
-        Args:
-            model: writes summaries.
-            is_idle: returns whether no turn runs or ended a moment ago; otherwise the model is left to turns.
-            embedding_model: makes embeddings; `model` by default.
-            can_summarise: returns whether the model writes well enough; otherwise the user is quoted.
-        """
+        """Embed and summarize in the background while the block runs; `model` also embeds by default."""
         self._items.embedder = embedder = Embedder(embedding_model or model, self._store)
         try:
             await embedder.load_check()
         except StoreError as error:
             log.warning("memory: the result of the embedding check cannot be read: %s", error)
         self._background = background = Background(
-            self._store, model, embedder, self._rest_seconds, self._now, self._items, self._on_change, is_idle,
-            can_summarise,
-        )  # fmt: skip
+            self._items, model, embedder, self._rest_seconds, is_idle, can_summarise
+        )
         work = {
             asyncio.create_task(background.embed(), name="memory"),
             asyncio.create_task(background.summarise(), name="memory"),

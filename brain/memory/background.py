@@ -5,7 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from brain.errors import BadRequest, ModelError, StoreError
@@ -15,7 +15,6 @@ from brain.messages import IdleConversation, Item
 from brain.models.embedder import Embedder
 from brain.models.model import Model
 from brain.store import conversations, vectors
-from brain.store.store import Store
 
 BATCH = 32
 """Texts per embedding request."""
@@ -44,32 +43,25 @@ log = logging.getLogger("brain")
 
 
 class Background:
-    """The background work of one process.
+    """The background work of one process. `has_new_items` is set when an item may need an embedding.
 
     Args:
-        on_change: called with the user whose memory changed.
         is_idle: returns whether no turn runs or ended a moment ago.
         can_summarise: returns whether the model writes well enough; otherwise the user is quoted.
-
-    Attributes:
-        has_new_items: set when an item may need an embedding.
     """
 
     def __init__(
         self,
-        store: Store,
+        items: Items,
         model: Model,
         embedder: Embedder,
         rest_seconds: float,
-        now: Callable[[], datetime],
-        items: Items,
-        on_change: Callable[[str], None],
         is_idle: Callable[[], bool],
-        can_summarise: Callable[[], bool] = lambda: True,
+        can_summarise: Callable[[], bool],
     ) -> None:
-        self._store, self._model, self._embedder = store, model, embedder
-        self._rest, self._now, self._items = timedelta(seconds=rest_seconds), now, items
-        self._on_change, self._is_idle, self._can_summarise = on_change, is_idle, can_summarise
+        self._items, self._store, self._model, self._embedder = items, items.store, model, embedder
+        self._rest = timedelta(seconds=rest_seconds)
+        self._is_idle, self._can_summarise = is_idle, can_summarise
         self._pauses = Backoff(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
         self._failures: Counter[tuple[str, str]] = Counter()
         self._interruptions: Counter[tuple[str, str]] = Counter()
@@ -148,7 +140,7 @@ class Background:
         if uses_model and time.monotonic() < self._next_summary - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
             return False
         for conversation in await self._store.write_unsynced(
-            conversations.claim_idle, self._now() - self._rest, 1, alone=uses_model
+            conversations.claim_idle, self._items.now() - self._rest, 1, alone=uses_model
         ):
             return await self._summarise(conversation, self._model if uses_model else None)
         return False
@@ -163,11 +155,11 @@ class Background:
         )
         try:
             if model is None:
-                item = await make_memory(conversation, None, item_id, self._now())
+                item = await make_memory(conversation, None, item_id, self._items.now())
             else:
                 async with self._model_lock:
                     self._next_summary = max(self._next_summary, time.monotonic()) + SUMMARY_SECONDS
-                    item = await self._while_idle(make_memory(conversation, model, item_id, self._now()))
+                    item = await self._while_idle(make_memory(conversation, model, item_id, self._items.now()))
         except (ModelError, TimeoutError) as error:
             log.info("memory: summarizing a conversation failed and will be retried: %r", error)
             self._pauses.record_failure()
@@ -186,8 +178,7 @@ class Background:
         except BadRequest as error:
             log.info("memory: no space for the summary of a conversation: %s", error.message)
             await self._store.write(conversations.set_memory, conversation, None)
-        self._on_change(conversation.user)
-        self.has_new_items.set()
+        self._items.on_change(conversation.user)
         del self._failures[place], self._interruptions[place]
         self._pauses.record_success()
         return True
@@ -210,11 +201,7 @@ class _Interrupted(Exception):
 
 
 class Backoff:
-    """Exponential backoff.
-
-    Args:
-        first, longest: pauses in seconds.
-    """
+    """Exponential backoff between two pauses in seconds."""
 
     def __init__(self, first: float, longest: float, clock: Callable[[], float]) -> None:
         self._first, self._longest, self._clock = first, longest, clock

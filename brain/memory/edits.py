@@ -6,7 +6,7 @@ from brain.errors import BadRequest
 from brain.markers.neutralize import neutralize
 from brain.memory.items import Items
 from brain.messages import FACT_LENGTH, MEMORY_LENGTH, Category, Item
-from brain.store import items
+from brain.store import items, users
 from brain.text import one_line
 
 
@@ -17,11 +17,7 @@ class MemoryEdits:
         self._items = items
 
     async def write(self, user: str, text: str, category: Category | None = None, *, mutable: bool = True) -> Item:
-        """Store a fact. It replaces a fact with the same words, unless that is immutable.
-
-        Raises:
-            BadRequest: the text is empty or too long, or the quota is exceeded.
-        """
+        """Store a fact. It replaces a fact with the same words, unless that is immutable."""
         text = _check_line(text, FACT_LENGTH)
         async with self._items.writing(user):
             item = await self._items.find_same(user, text)
@@ -31,7 +27,7 @@ class MemoryEdits:
             else:
                 item = self._rewrite(item, text) if item.mutable else replace(item, updated=self._items.now())
             item = replace(item, category=category or item.category, mutable=mutable and item.mutable)
-            await self._items.put(user, item)
+            await self._items.write(user, items.put, item)
             return item
 
     async def change(
@@ -43,11 +39,7 @@ class MemoryEdits:
         category: Category | None = None,
         mutable: bool | None = None,
     ) -> Item:
-        """Change the given fields of a fact or memory.
-
-        Raises:
-            BadRequest: the item does not exist, its text is immutable, or a value is not allowed.
-        """
+        """Change the given fields of a fact or memory."""
         async with self._items.writing(user):
             item = await self._items.store.read(items.find, user, item_id)
             if item is None:
@@ -66,17 +58,17 @@ class MemoryEdits:
                 mutable=item.mutable if mutable is None else mutable,
                 updated=self._items.now(),
             )
-            await self._items.put(user, item)
+            await self._items.write(user, items.put, item)
             return item
 
     async def delete(self, user: str, item_id: str) -> bool:
         """Delete a fact or memory; return whether it existed."""
         async with self._items.writing(user):
-            return await self._items.erase(user, item_id)
+            return await self._items.write(user, items.erase, item_id)
 
     async def set_recall(self, user: str, on: bool) -> None:
         """Turn recall on or off."""
-        await self._items.set_recall(user, on)
+        await self._items.write(user, users.set_recalls, on)
 
     def _rewrite(self, item: Item, text: str) -> Item:
         """Return the item with a new text, which no message is the source of unless it is the same."""

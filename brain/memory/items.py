@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from msgspec import structs
@@ -16,8 +16,9 @@ from brain.memory.recall import Found
 from brain.memory.terms import words
 from brain.messages import FormerText, Item, Kind, Query
 from brain.models.embedder import Embedder
-from brain.store import items, users, vectors
+from brain.store import items, vectors
 from brain.store.store import Store
+from brain.store.tx import Tx
 
 FACTS: Sequence[Kind] = ("fact",)
 MEMORIES: Sequence[Kind] = ("memory",)
@@ -35,6 +36,8 @@ SEARCH_SHARE = 0.0
 """The same for a search, whose caller wants to find something."""
 MAX_FORMER = 10
 """Stored former texts of a fact, always with the first one."""
+P = ParamSpec("P")
+T = TypeVar("T")
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _ID_LENGTHS = (4, 4, 5, 6, 8)
 
@@ -53,14 +56,7 @@ def renew(known: Item, item: Item) -> Item:
 
 
 class Items:
-    """The facts and memories of all users.
-
-    Args:
-        on_change: called with the user whose items changed.
-
-    Attributes:
-        embedder: embeds queries; None for keyword search only.
-    """
+    """The facts and memories of all users. Without an embedder, they are searched by keywords only."""
 
     def __init__(
         self, store: Store, now: Callable[[], datetime], on_change: Callable[[str], None] = lambda user: None
@@ -68,7 +64,7 @@ class Items:
         self.store = store
         self.now = now
         self.embedder: Embedder | None = None
-        self._on_change = on_change
+        self.on_change = on_change
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def embed_query(self, question: str, *, private: bool = False) -> Query | None:
@@ -79,11 +75,7 @@ class Items:
         return await embedder.embed_query(question)
 
     async def look_up(self, user: str, query: Query | None, words: str, kinds: Sequence[Kind], share: float) -> Found:
-        """Find items by keywords and, with the embedding of a question, by meaning.
-
-        Args:
-            share: position of the least relevance, as `RECALL_SHARE`.
-        """
+        """Find items by keywords and, with the embedding of a question, by meaning; `share` is as `RECALL_SHARE`."""
         by_words = await self.store.read(items.search, user, words, kinds=kinds, limit=CANDIDATES) if words else []
         relevance = None if self.embedder is None else self.embedder.relevance
         if query is None or relevance is None or len(query.vector) != len(relevance.message_mean):
@@ -97,7 +89,7 @@ class Items:
     async def search(
         self, user: str, words: str, kinds: Sequence[Kind], limit: int, *, private: bool = False
     ) -> list[Item]:
-        """Return the items that match, best first; `private` is as for `embed_query`."""
+        """Return the items that match, best first."""
         question = words[:QUESTION_LENGTH]
         query = await self.embed_query(question, private=private)
         found = await self.look_up(user, query, question, kinds, SEARCH_SHARE)
@@ -120,26 +112,14 @@ class Items:
             lock = self._locks[user] = asyncio.Lock()
         return lock
 
-    async def put(self, user: str, item: Item) -> None:
-        """Store an item."""
+    async def write(
+        self, user: str, statement: Callable[Concatenate[Tx, str, P], T], *args: P.args, **options: P.kwargs
+    ) -> T:
+        """Run a statement of the store that changes the user's memory."""
         try:
-            await self.store.write(items.put, user, item)
+            return await self.store.write(statement, user, *args, **options)
         finally:  # the write continues even if the caller is cancelled
-            self._on_change(user)
-
-    async def erase(self, user: str, item_id: str) -> bool:
-        """Delete an item; return whether it existed."""
-        try:
-            return await self.store.write(items.erase, user, item_id)
-        finally:
-            self._on_change(user)
-
-    async def set_recall(self, user: str, on: bool) -> None:
-        """Turn recall on or off for the user."""
-        try:
-            await self.store.write(users.set_recalls, user, on)
-        finally:
-            self._on_change(user)
+            self.on_change(user)
 
     async def new_id(self, user: str) -> str:
         """Return a new ID. It is short, because models copy short IDs correctly."""

@@ -40,12 +40,7 @@ _QUESTION = regex.compile(r"[?？؟]\P{L}*$")
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message that the user wrote.
-
-    Attributes:
-        id: the ID of the stored message; None if it is not stored.
-        time: when it was sent, with a time zone; None if unknown.
-    """
+    """A message that the user wrote. It has no ID if it is not stored."""
 
     text: str
     id: str | None = None

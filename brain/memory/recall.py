@@ -32,12 +32,9 @@ _PLURALS = {"fact": "facts", "memory": "memories", "summary": "summaries"}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Search results for a question, best first.
+    """Search results for a question, best first, with their scores: only relative ones by words.
 
-    Attributes:
-        by_words: keyword matches with relative scores.
-        by_meaning: semantic matches with their relevance.
-        least, typical: the lowest and the typical relevance of related items.
+    `least` and `typical` are the lowest and the typical relevance of related items.
     """
 
     by_words: Sequence[tuple[Item, float]] = ()
@@ -54,8 +51,7 @@ class Found:
 def rank(found: Found, question: "QuestionWords | None" = None) -> list[Item]:
     """Return the relevant items, best first. Semantic matches weigh more than keyword matches.
 
-    Args:
-        question: the words of a message that is not an explicit search; it needs more matching words.
+    A message, unlike an explicit search, has a `question`, and needs more matching words.
     """
     most = max((score for _, score in found.by_words), default=0.0) or 1.0
     by_words = found.by_words
@@ -85,11 +81,7 @@ def _matching(
 
 
 class QuestionWords:
-    """The significant words of a question.
-
-    Attributes:
-        is_first_person: whether the user speaks of themselves.
-    """
+    """The significant words of a question, and whether the user speaks of themselves."""
 
     def __init__(self, question: str) -> None:
         found = significant_words(question)

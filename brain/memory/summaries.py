@@ -34,7 +34,6 @@ async def make_memory(idle: IdleConversation, model: Model | None, item_id: str,
 
     Args:
         model: writes the summary; None to store quotes of the user.
-        item_id: the ID of the memory, new or former.
 
     Raises:
         ModelError: the model failed or wrote no summary.

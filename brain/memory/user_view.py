@@ -26,7 +26,6 @@ class UserMemory:
 
     Args:
         messages: returns the user's messages in this conversation, oldest first.
-        private: whether only local models may read this conversation.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class UserMemory:
             item = await self.find_item(which, words)
             if approved is not None and (item.id, item.text) != (approved.id, approved.text):
                 raise Refused("the item was changed after the approval", "read it again, then call again if needed")
-            await self._items.erase(self._user, item.id)
+            await self._items.write(self._user, items.erase, item.id)
             return item
 
     async def _find_quotes(self, text: str, most: int) -> list[Quote]:
@@ -143,7 +142,7 @@ class UserMemory:
 
     async def _put(self, item: Item) -> None:
         try:
-            await self._items.put(self._user, item)
+            await self._items.write(self._user, items.put, item)
         except BadRequest as problem:  # the user's quota is used up
             raise Refused(problem.message) from None
 
