@@ -1,5 +1,6 @@
 """The registry of specialists. Discovery rejects a bad specialist and registers the others."""
 
+import asyncio
 import logging
 import re
 import time
@@ -7,9 +8,10 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, ValuesView
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from brain.concurrency import call_in_thread
 from brain.errors import RegistrationError
 from brain.installation import has_extra, install_command
 from brain.plugins import specialist_settings
@@ -23,6 +25,8 @@ from brain.text import suggest
 if TYPE_CHECKING:
     from brain.net.fetch import Fetch
 
+ERASURE_SECONDS = 30.0
+"""Time for one specialist to erase its data of a user."""
 MAX_CACHED = 256
 MAX_EXAMPLES_SHOWN = 10
 CacheKey = tuple[str | None, Hashable]
@@ -275,10 +279,27 @@ class Registry(Mapping[str, Entry]):
         while len(self._cached) > MAX_CACHED:
             self._cached.popitem(last=False)
 
-    def drop_cached(self, user: str | None) -> None:
-        """Drop the cached results of a user."""
+    async def erase_user_data(self, user: str, conversation_id: str | None = None) -> list[str]:
+        """Call the `forget` function of every specialist, for one conversation of the user or for all data.
+
+        Returns:
+            The names of specialists that failed. The log has the errors.
+        """
         for key in [key for key in self._cached if key[0] == user]:
             del self._cached[key]
+        failed = []
+        for name, entry in self.items():
+            forget = entry.specialist.forget
+            if forget is None:
+                continue
+            erase = partial(forget, user, conversation_id, **inject(find_injected(forget), entry.dependencies))
+            try:
+                async with asyncio.timeout(ERASURE_SECONDS):
+                    await call_in_thread(name, erase)
+            except Exception:
+                log.warning("specialist %s could not erase its data", name, exc_info=True)
+                failed.append(name)
+        return failed
 
 
 async def _exit_lifespan(name: str, manager: AbstractAsyncContextManager[Any]) -> None:

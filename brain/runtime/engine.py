@@ -22,7 +22,6 @@ from brain.models import connect_models
 from brain.models.circuit_breaker import BreakerState
 from brain.models.model import Model
 from brain.plugins.context import MemoryView, TaskView
-from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
@@ -524,7 +523,7 @@ class Engine:
         for one in (*await self.tasks.write(tasks.cancel_all, user, conversation_id), conversation_id):
             existed = await self.persistence.run_alone(user, one, partial(self.store.delete, user, one), stops=True)
             self.runs.forget(one, user)
-            failed |= dict.fromkeys(await erase_user_data(self.registry, user, one))
+            failed |= dict.fromkeys(await self.registry.erase_user_data(user, one))
             if self.archive is not None:
                 try:
                     await self.archive.erase(user, one)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from brain import Registry
-from brain.plugins import data_erasure
+from brain.plugins import registry as registry_module
 from brain.plugins.context import Result
-from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.specialist import specialist
 
 
@@ -46,9 +45,9 @@ def test_functions_get_user_conversation_and_settings() -> None:
     registry = registry_of(plain, coroutine)
     registry.cache(("ada", "x"), Result("x"), 60)
     registry.cache(("bob", "x"), Result("x"), 60)
-    assert asyncio.run(erase_user_data(registry, "ada", "c1")) == []
+    assert asyncio.run(registry.erase_user_data("ada", "c1")) == []
     assert (registry.find_cached(("ada", "x")), registry.find_cached(("bob", "x"))) == (None, Result("x"))
-    assert asyncio.run(erase_user_data(registry, "bob")) == []
+    assert asyncio.run(registry.erase_user_data("bob")) == []
     assert calls == [("plain", "ada", "c1"), ("drawer", "ada", "c1"), ("plain", "bob", None), ("drawer", "bob", None)]
 
 
@@ -58,13 +57,13 @@ def test_failures_are_named_and_unavailable_specialists_are_called(
     calls: list[str] = []
 
     def breaks(user: str, conversation_id: str | None) -> None:
-        monkeypatch.setattr(data_erasure, "ERASURE_SECONDS", 0.05)  # of the next one, which never ends
+        monkeypatch.setattr(registry_module, "ERASURE_SECONDS", 0.05)  # of the next one, which never ends
         raise RuntimeError("the disk is full")
 
     async def hangs(user: str, conversation_id: str | None) -> None:
         await asyncio.Event().wait()
 
     registry = registry_of(lambda user, conversation_id: calls.append(user), breaks, hangs, needs=lambda: "its disk")
-    assert asyncio.run(erase_user_data(registry, "ada")) == ["b", "c"]
+    assert asyncio.run(registry.erase_user_data("ada")) == ["b", "c"]
     assert calls == ["ada"]
     assert "the disk is full" in caplog.text

@@ -21,7 +21,6 @@ from brain.cli.process import DONE, FAILED, CommandError, print_error, run_comma
 from brain.cli.terminal.messages import is_yes
 from brain.errors import BadRequest, StoreError
 from brain.messages import Counts
-from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.protocols.common import decode_any
 from brain.protocols.encoding import encode
@@ -340,7 +339,7 @@ def _erase_recordings(user: str, settings: Settings) -> bool:
 
 async def _erase_with_specialists(registry: Registry, user: str) -> bool:
     """Let specialists erase their data of a user; return whether all succeeded."""
-    failed = await erase_user_data(registry, user)
+    failed = await registry.erase_user_data(user)
     for name in failed:
         print_error(f"Specialist {name} failed to erase its data of user {user}", f"brain forget {shlex.quote(user)}")
     return not failed
