@@ -14,6 +14,7 @@ from typing import Any
 
 from brain.events import MarkerSyntax
 from brain.markers.bracket import OPENERS
+from brain.plugins.schema import resolve
 from brain.plugins.specialist import Specialist
 
 MAX_GRAMMAR = 100_000
@@ -99,8 +100,8 @@ class _Converter:
         self._left -= 1
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH or self._left < 0:
             return "value"
-        if isinstance(reference := schema.get("$ref"), str):
-            return self._value(self._resolve(reference), depth + 1)
+        if isinstance(schema.get("$ref"), str):
+            return self._value(resolve(schema, self._root), depth + 1)
         if "const" in schema:
             return _quote(_encode(schema["const"]))
         if isinstance(values := schema.get("enum"), list) and 0 < len(values) <= MAX_VALUES:
@@ -174,13 +175,6 @@ class _Converter:
 
     def _pair(self, name: str, schema: Any, depth: int) -> str:
         return self._rules.add(f"{_quote(f'{_encode(name)}:')} space {self._value(schema, depth + 1)}")
-
-    def _resolve(self, reference: str) -> Any:
-        """Return the part of the schema to which a reference points."""
-        found: Any = self._root
-        for key in reference.removeprefix("#").split("/")[1:]:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
 
 
 def _is_text(schema: Any) -> bool:

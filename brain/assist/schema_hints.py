@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from brain.assist.synonyms import GROUPS
+from brain.plugins.schema import resolve
 from brain.plugins.specialist import Specialist
 from brain.words import STOP_WORDS, split_words, word_set
 
@@ -70,7 +71,7 @@ def read_profile(specialist: Specialist[..., Any]) -> Profile:
     schema = specialist.parameters
     required = schema.get("required", ())
     properties = [
-        _read_property(name, _resolve(part, schema), name in required)
+        _read_property(name, resolve(part, schema), name in required)
         for name, part in schema.get("properties", {}).items()
         if isinstance(part, Mapping)
     ]
@@ -107,13 +108,6 @@ def read_profile(specialist: Specialist[..., Any]) -> Profile:
     before = before & PREPOSITIONS or {word for word in PREPOSITIONS if counts.get(stem(word), 0) > 1}
     style = max(styles, key=lambda one: styles[one]) if examples else "words"
     return Profile(properties, frozenset(vocabulary), frozenset(before), style)
-
-
-def _resolve(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the definition that a parameter refers to, with the parameter's own description."""
-    name = str(part.get("$ref", "")).removeprefix("#/$defs/")
-    definition = schema.get("$defs", {}).get(name)
-    return {**definition, **part} if isinstance(definition, Mapping) else part
 
 
 def stem(word: str) -> str:

@@ -174,6 +174,20 @@ def check_schema(schema: Schema) -> None:
         raise RegistrationError("its parameters refer to themselves without end") from None
 
 
+def resolve(schema: Any, root: Schema) -> Schema:
+    """Return a schema with what its local reference points to; empty for anything that is not a schema.
+
+    What stands beside the reference wins. A reference in the target stays.
+    """
+    if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
+        return schema if isinstance(schema, Mapping) else {}
+    target: Any = root
+    for step in schema["$ref"].removeprefix("#").split("/")[1:]:
+        target = target.get(step) if isinstance(target, Mapping) else None
+    beside = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**target, **beside} if isinstance(target, Mapping) else beside
+
+
 def _find_references(schema: Any) -> list[str]:
     if isinstance(schema, Mapping):
         here = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []

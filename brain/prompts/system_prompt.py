@@ -11,6 +11,7 @@ import msgspec
 from brain.events import Limits, MarkerSyntax, SyntaxName
 from brain.markers.neutralize import neutralize, neutralize_json
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
+from brain.plugins.schema import resolve
 from brain.plugins.specialist import Specialist
 from brain.prompts.templates import marker
 from brain.prompts.transcript import NativePrompt
@@ -289,12 +290,14 @@ def example_values(specialist: Specialist[..., Any]) -> dict[str, Any]:
 def _required(specialist: Specialist[..., Any]) -> Sequence[str]:
     """Return the required parameters, else those that have examples, else the first parameter."""
     properties = specialist.parameters.get("properties", {})
-    with_examples = [name for name, schema in properties.items() if _resolve(schema, {}).get("examples")]
+    with_examples = [
+        name for name, schema in properties.items() if resolve(schema, specialist.parameters).get("examples")
+    ]
     return specialist.parameters.get("required") or with_examples or list(properties)[:1]
 
 
 def _example(schema: Any, root: Mapping[str, Any], question: str, depth: int = 0) -> Any:
-    schema = _resolve(schema, root)
+    schema = resolve(schema, root)
     for key in ("examples", "enum"):
         if schema.get(key):
             return schema[key][0]
@@ -317,7 +320,7 @@ def shape(schema: Mapping[str, Any], *, meanings: bool = True) -> str:
 
 
 def _shape(schema: Any, root: Mapping[str, Any], depth: int, meanings: bool) -> str:
-    schema = _resolve(schema, root)
+    schema = resolve(schema, root)
     if depth > _MAX_DEPTH:
         return str(schema.get("type", "any"))
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
@@ -347,13 +350,3 @@ def _options(schema: Mapping[str, Any]) -> list[Any]:
     if isinstance(types, list):
         options = [{**schema, "type": kind} for kind in types]
     return [option for option in options if option != {"type": "null"} and option != {**schema, "type": "null"}]
-
-
-def _resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a local reference. Return an empty schema for anything that is not a schema."""
-    if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
-        target: Any = root
-        for step in schema["$ref"].removeprefix("#/").split("/"):
-            target = target.get(step, {}) if isinstance(target, Mapping) else {}
-        return target if isinstance(target, Mapping) else {}
-    return schema if isinstance(schema, Mapping) else {}
