@@ -34,18 +34,17 @@ T = TypeVar("T")
 
 
 class StoreVersion:
-    """The version of the store, which changes when other processes write; read once per second."""
+    """The version of the store, which changes when other processes write; at most one second old."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._version = 0
-        self._until = 0.0
         self._asking: asyncio.Task[int | None] | None = None
 
     async def version(self) -> int | None:
         """Return the version; None if the store is too busy to tell."""
-        if time.monotonic() < self._until:
-            return self._version
+        version, read_at = self._store.known_version
+        if time.monotonic() < read_at + VERSION_SECONDS:
+            return version
         if self._asking is None:  # one query at a time, even if many turns wait for a busy store
             self._asking = asyncio.create_task(self._ask(), name="store version")
         asking = self._asking
@@ -53,15 +52,12 @@ class StoreVersion:
         return asking.result() if done else None
 
     async def _ask(self) -> int | None:
-        asked_at = time.monotonic()
         try:
-            self._version = await self._store.data_version()
-            self._until = asked_at + VERSION_SECONDS
+            return await self._store.data_version()
         except StoreError:
             return None
         finally:
             self._asking = None
-        return self._version
 
 
 class _Entry(NamedTuple, Generic[T]):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from brain.errors import StoreError
 from brain.store import schema, upgrade
@@ -145,14 +146,19 @@ def as_store_errors() -> Iterator[None]:
     """Raise SQLite's errors as `StoreError`, without their messages, which may quote stored text or queries."""
     try:
         yield
-    except sqlite3.ProgrammingError:
-        raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        code = code_of(error)
-        sentence = SENTENCES.get(code, "The database cannot be used.")
-        detail = getattr(error, "sqlite_errorname", type(error).__name__)
-        may_pass = code in (*UNWRITABLE, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        raise StoreError(sentence, detail, may_pass=may_pass) from None
+        raise_store_error(error)
+
+
+def raise_store_error(error: sqlite3.Error | UnicodeDecodeError) -> NoReturn:
+    """Raise an error of SQLite as `StoreError`, or unchanged if it is a fault of Brain."""
+    if isinstance(error, sqlite3.ProgrammingError):
+        raise error
+    code = code_of(error)
+    sentence = SENTENCES.get(code, "The database cannot be used.")
+    detail = getattr(error, "sqlite_errorname", type(error).__name__)
+    may_pass = code in (*UNWRITABLE, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    raise StoreError(sentence, detail, may_pass=may_pass) from None
 
 
 def code_of(error: sqlite3.Error | UnicodeDecodeError) -> int:

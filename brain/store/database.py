@@ -21,7 +21,16 @@ from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
 from brain.store import connection
-from brain.store.connection import DAMAGE, REMEDIES, SENTENCES, UNWRITABLE, as_store_errors, code_of, transaction
+from brain.store.connection import (
+    DAMAGE,
+    REMEDIES,
+    SENTENCES,
+    UNWRITABLE,
+    as_store_errors,
+    code_of,
+    raise_store_error,
+    transaction,
+)
 from brain.store.rows import MIB, SECOND, moment
 from brain.store.tx import Tx
 
@@ -65,22 +74,14 @@ class _TransactionUndone(Exception):
 class SQLiteTx:
     """A transaction of SQLite: see `Tx`."""
 
-    __slots__ = ("_clock", "_now", "execute", "executemany", "process", "running")
+    __slots__ = ("execute", "executemany", "now", "process", "running")
 
     def __init__(self, db: sqlite3.Connection, database: "Database") -> None:
         self.execute = db.execute
         self.executemany = db.executemany
         self.process = database.process
         self.running = database.running
-        self._clock = database.clock
-        self._now: int | None = None
-
-    @property
-    def now(self) -> int:
-        """See `Tx`."""
-        if self._now is None:
-            self._now = round(self._clock() * SECOND)
-        return self._now
+        self.now = round(database.clock() * SECOND)
 
 
 class Database:
@@ -93,6 +94,7 @@ class Database:
     Attributes:
         process: A unique name of this process.
         running: Keys of the exchanges whose turns run in this process.
+        known_version: The last known `data_version`, and when it was read, on the `time.monotonic` clock.
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
@@ -100,6 +102,7 @@ class Database:
         self.clock = clock
         self.process = secrets.token_hex(8)
         self.running: set[int] = set()
+        self.known_version = 0, -math.inf
         self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
         self._connections: list[sqlite3.Connection] = []  # one per thread; in memory, only the first
         self._reads: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
@@ -137,7 +140,13 @@ class Database:
 
     async def data_version(self) -> int:
         """Return a number that changes when another process commits a write."""
-        return await self.run_outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+        return await self.run_outside(self._read_version)
+
+    def _read_version(self, db: sqlite3.Connection) -> int:
+        read_at = time.monotonic()
+        ((version,),) = db.execute("PRAGMA data_version")
+        self.known_version = int(version), read_at
+        return int(version)
 
     def limit_waiting(self, seconds: float) -> None:
         """Limit the wait for other processes that write, from now on."""
@@ -221,7 +230,7 @@ class Database:
         db = self._connections[thread]
 
         def read() -> T:
-            with as_store_errors(), self._noting(), transaction(db, "BEGIN"):
+            with self._noting(), transaction(db, "BEGIN"):
                 return work(SQLiteTx(db, self))
 
         if not isinstance(user, str):
@@ -250,7 +259,7 @@ class Database:
         """Run work in the writer thread outside a transaction."""
 
         def run() -> T:
-            with as_store_errors(), self._noting(writes=True):
+            with self._noting(writes=True):
                 db = self._connections[_WRITES]
                 _set_busy_timeout(db, connection.BUSY_SECONDS)
                 try:
@@ -321,7 +330,7 @@ class Database:
 
     @contextmanager
     def _noting(self, *, writes: bool = False) -> Iterator[None]:
-        """Log the first error that shows a damaged or unwritable file, and remember it."""
+        """Raise SQLite's errors as `StoreError`. Log the first one that shows a damaged or unwritable file."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -332,7 +341,7 @@ class Database:
             elif writes and code in UNWRITABLE and not self._is_unwritable:
                 self._is_unwritable = True
                 log.error("%s %s", self.path, REMEDIES[code])  # noqa: TRY400
-            raise
+            raise_store_error(error)
         if writes and self._is_unwritable:
             self._is_unwritable = False
             log.info("%s is writable again", self.path)
@@ -351,7 +360,7 @@ class Database:
     def _write(self, group: Sequence[_Write]) -> Sequence[Any]:
         """Return the result or exception of each write. If one rolls back the group, each is retried by itself."""
         try:
-            with as_store_errors(), self._noting(writes=True):
+            with self._noting(writes=True):
                 db = self._connections[_WRITES]
                 self.check_place()
                 is_durable = any(one.is_durable for one in group)
@@ -365,6 +374,7 @@ class Database:
                         outcomes = [self._write_in_savepoint(db, one.work) for one in group]
                 if is_durable and self._wal is not None:
                     _sync(self._wal)
+                self._read_version(db)
                 return outcomes
         except _TransactionUndone:
             return [outcome for one in group for outcome in self._write([one])]
