@@ -102,11 +102,7 @@ def _check_numbers(name: str, value: str) -> str:
 
 @lru_cache(maxsize=256)
 def read_rule(text: str) -> Rule:
-    """Return a rule.
-
-    Raises:
-        ValueError: See `split_rule`.
-    """
+    """Return a rule; errors as in `split_rule`."""
     parts = split_rule(text)
     numbers: Mapping[str, tuple[int, ...]] = {
         name: tuple(int(number) for number in parts[name].split(","))

@@ -57,11 +57,7 @@ log = logging.getLogger("brain")
 
 
 def serve(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Serve until a signal stops the server; return the exit code.
-
-    Raises:
-        BrainError: The server cannot start with these settings.
-    """
+    """Serve until a signal stops the server; return the exit code."""
     if settings.host not in LOOPBACK and not settings.keys:
         danger = f"Refusing to start without API keys on {settings.host}: anyone on the network could use the server."
         is_default = settings.host == "0.0.0.0" and os.environ.get("PORT") and "BRAIN_HOST" not in os.environ
@@ -97,11 +93,7 @@ def raise_descriptor_limit() -> None:
 
 
 class _StopLog:
-    """Logs why this process stops, and how long that takes.
-
-    Args:
-        process: Name of the process in the log.
-    """
+    """Logs why this process stops, and how long that takes."""
 
     def __init__(self, process: str) -> None:
         self._process = process

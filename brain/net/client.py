@@ -73,11 +73,7 @@ class Client(httpx.AsyncClient):
 
 
 async def reject_compressed(response: httpx.Response) -> None:
-    """Reject compressed responses: decompression could fill the memory and would block the event loop.
-
-    Raises:
-        ModelError: a successful response is compressed, although the request did not allow it.
-    """
+    """Reject compressed responses: decompression could fill the memory and would block the event loop."""
     encoding = response.headers.pop("Content-Encoding", "")
     if encoding.lower() not in ("", "identity") and response.status_code == 200:
         message = "The model server compresses its responses. Turn off compression on it or on its proxy."

@@ -91,7 +91,6 @@ class Fetch:
 
     Attributes:
         hosts: `name` or `name:port` of private hosts, or of other ports than 80 and 443, that the operator allows.
-        resolve: the resolver.
         tls: checks server certificates; None for the certificate authorities of the system.
         is_closed: refuse every fetch, in a private conversation.
     """
@@ -119,7 +118,6 @@ class Fetch:
         Args:
             params: parameters to add to the query.
             headers: sent only to the origin of `url`, not to redirect targets.
-            types: accepted media types of a successful response; `text/*` matches any text.
             most: size limit in bytes, after decompression.
             seconds: time limit for the whole fetch.
             trusted: a URL from the operator's settings, whose origin may be private.
@@ -279,11 +277,7 @@ async def _read_page(response: httpx.Response, url: httpx.URL, types: Sequence[s
     """Return the page in the response to a request for `url`.
 
     Args:
-        types: accepted media types of a successful response; `text/*` matches any text.
         most: size limit in bytes, after decompression.
-
-    Raises:
-        Refused: it has another type, is too large, or is damaged.
     """
     kind, _, parameters = response.headers.get("Content-Type", "").partition(";")
     kind = kind.strip().lower()

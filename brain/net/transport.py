@@ -35,9 +35,6 @@ class Transport(httpx.AsyncBaseTransport):
         """Send a request and wait for the headers of the response.
 
         If an idle connection is closed before the first byte, the request is repeated once on a new connection.
-
-        Raises:
-            httpx.TransportError: as httpx's own transport.
         """
         is_secure = request.url.scheme == "https"
         origin = is_secure, request.url.raw_host.decode("ascii"), request.url.port or (443 if is_secure else 80)

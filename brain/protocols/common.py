@@ -101,11 +101,7 @@ def check_length(text: str | None, field: str, limit: int = MESSAGE_LENGTH) -> s
 
 
 def choose(value: str, allowed: Sequence[S], field: str) -> S:
-    """Return the allowed value that equals `value`.
-
-    Raises:
-        BadRequest: no allowed value does.
-    """
+    """Return the allowed value that equals `value`."""
     for one in allowed:
         if one == value:
             return one
@@ -531,7 +527,6 @@ class Client:
     """Who sends a request, and what the server offers this user.
 
     Attributes:
-        models: Names of the configured models.
         specialists: All registered specialists. Naming one that the user may not call is no error.
         find_callable: Returns those that the user may call, for suggestions.
     """

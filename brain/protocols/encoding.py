@@ -93,8 +93,6 @@ class InlineText:
 
     Args:
         show: how results of specialists appear.
-        turn_url: URL of the turn.
-        has_keys: whether requests need an API key.
     """
 
     show: ShowResults

@@ -71,7 +71,6 @@ class Admission:
     their first token (p99), since turns that have started wait for the event loop, too.
 
     Attributes:
-        waiting: number of turns that have not started yet.
         lag: smoothed lag of the event loop, in seconds.
         is_overloaded: whether the server rejects requests, or did until a moment ago.
     """
@@ -130,7 +129,6 @@ class ConnectionLimits:
     """Counts connections, in total and per address.
 
     Args:
-        limit: limit for open connections in total.
         limit_per_address: limit for connections of one address; behind a proxy, for its requests in progress.
 
     Attributes:
@@ -167,9 +165,6 @@ class Acceptor:
     The event loop accepts one connection at a time between all other work, so under overload the other connections
     would wait in the kernel's queue. A rejection here costs a few system calls, and needs no transport, protocol or
     application.
-
-    Args:
-        listening: the listening sockets of the server.
     """
 
     def __init__(self, listening: Sequence[socket.socket]) -> None:
@@ -193,7 +188,6 @@ class Acceptor:
 
         Args:
             make_protocol: creates the protocol of an accepted connection.
-            capacity: number of turns that can start.
 
         Returns:
             The number of rejected connections.

@@ -32,12 +32,6 @@ class KeyStore:
 
     A lookup compares digests under a secret of this process. So its duration reveals nothing about keys, and does not
     depend on their number.
-
-    Args:
-        keys: pairs of key and user.
-
-    Attributes:
-        failures: counts invalid keys.
     """
 
     def __init__(self, keys: Sequence[tuple[str, str]]) -> None:

@@ -34,9 +34,6 @@ class UserRateLimits:
     """Limits the turns of users: per minute and at the same time.
 
     Each user has a token bucket with the turns of one minute; it is full at first and refills evenly.
-
-    Args:
-        rights: returns the rights of a user.
     """
 
     def __init__(self, rights: Callable[[str | None], Rights]) -> None:

@@ -32,9 +32,7 @@ class ServerState:
     """The engine of a server, with its keys, limits and telemetry.
 
     Attributes:
-        acceptor: accepts connections under overload.
         task_readers: number of open streams of `GET /v1/tasks/events` per user.
-        make_protocol: creates the protocol of a connection.
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:

@@ -40,10 +40,6 @@ class Tasks:
 
     Args:
         check_private: Raises `BadRequest` if the models of a profile cannot run a private task.
-
-    Attributes:
-        store: reads tasks and their channel.
-        now: returns the time with a time zone.
     """
 
     def __init__(
@@ -173,11 +169,7 @@ class Tasks:
         return await self.write(tasks.change, user, task_id, partial(_edit, edit, self.now()))
 
     async def summarize(self, user: str, task_id: str, summary: str, *, private_data: bool) -> Task | None:
-        """Store what a model made of a result; None if the task does not exist.
-
-        Args:
-            private_data: Whether the summary may contain private data.
-        """
+        """Store what a model made of a result; None if the task does not exist."""
         _check_length("summary", summary, MAX_SUMMARY)
 
         def edit(task: Task) -> Task:

@@ -100,7 +100,6 @@ def next_times(every: str, start: datetime, time_zone: str, after: datetime, cou
 
     Args:
         every: The recurrence; empty for `start` alone.
-        start: First time of the recurrence.
 
     Raises:
         ValueError: `every` is no recurrence.

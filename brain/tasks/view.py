@@ -22,7 +22,6 @@ class UserTasks:
 
     Args:
         conversation_id: The conversation that reports results; None if the client keeps it.
-        parent: The task that the turn runs, if any.
 
     Attributes:
         on_change: Called with each task that this turn adds or cancels.
@@ -59,7 +58,6 @@ class UserTasks:
         tell: Tell = "always",
         key: str = "",
     ) -> Task:
-        """See `TaskView.create`."""
         if self._conversation_id is None:
             raise Refused(NO_CONVERSATION, USE_HEADER)
         if self._parent is not None and self._parent.depth >= MAX_DEPTH:
@@ -77,15 +75,12 @@ class UserTasks:
         return task
 
     def describe_schedule(self, when: str, every: str, profile: ProfileName = "standard") -> str:
-        """See `TaskView.describe_schedule`."""
         return schedule.describe(self._check(when, every, profile), self._tasks.now()) or "at once"
 
     def format_schedule(self, task: Task) -> str:
-        """See `TaskView.format_schedule`."""
         return schedule.to_words(task)
 
     def parse_time(self, when: str) -> datetime:
-        """See `TaskView.parse_time`."""
         start = self._check(when, "").start
         assert start is not None
         return start
@@ -99,7 +94,6 @@ class UserTasks:
             raise _refuse(error) from None
 
     async def list_tasks(self, most: int = 20) -> Sequence[Task]:
-        """See `TaskView.list_tasks`."""
         found = [
             task
             for task in await self._tasks.store.read(tasks.list_tasks, self._user, limit=200)
@@ -112,7 +106,6 @@ class UserTasks:
         return self._private or not task.private
 
     async def cancel(self, task_id: str) -> tuple[CancelOutcome, Task | None]:
-        """See `TaskView.cancel`."""
         if not re.fullmatch("task[0-9a-z]{1,60}", task_id):
             return "invalid", None
         existing = await self._tasks.store.read(tasks.find, self._user, task_id)
@@ -124,7 +117,6 @@ class UserTasks:
         return outcome, task
 
     async def summarize(self, task_id: str, summary: str) -> Task:
-        """See `TaskView.summarize`."""
         task = await self._tasks.store.read(tasks.find, self._user, task_id)
         if task is not None and self._can_read(task):
             private_data = self.origin().marks.private_data
@@ -135,7 +127,6 @@ class UserTasks:
         return task
 
     async def feedback(self, message: str) -> None:
-        """See `TaskView.feedback`."""
         if self._private:
             raise Refused("this conversation is private, so nothing of it is written to the log", "continue without it")
         log.info("feedback of a model about tasks: %s", " ".join(message.split())[:MAX_SUMMARY])

@@ -43,8 +43,6 @@ class SlashCommand:
     """A slash command.
 
     Attributes:
-        usage: Its arguments, for the list of commands.
-        text: What it does, for the list of commands.
         completes: What Tab completes after its name.
     """
 
@@ -59,12 +57,7 @@ class Quit(Exception):
 
 
 async def run_slash_command(session: ChatSession, line: str) -> None:
-    """Run the command at the beginning of a line.
-
-    Raises:
-        BadRequest: The command is unknown or fails.
-        Quit: The command ends the session.
-    """
+    """Run the command at the beginning of a line."""
     name, _, rest = line[1:].partition(" ")
     if name not in COMMANDS:
         near = suggest(f"/{name}", [f"/{one}" for one in COMMANDS])
@@ -73,11 +66,7 @@ async def run_slash_command(session: ChatSession, line: str) -> None:
 
 
 def attach(session: ChatSession, paths: Sequence[Path]) -> None:
-    """Attach files to the next message.
-
-    Raises:
-        BadRequest: A file cannot be attached.
-    """
+    """Attach files to the next message."""
     if len(session.draft.files) + len(paths) > MAX_ATTACHMENTS:
         raise too_many_attachments(len(session.draft.files) + len(paths))
     files = [read_attachment(path, str(path)) for path in paths]

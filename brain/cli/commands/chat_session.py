@@ -31,7 +31,6 @@ class Draft:
     """The next message.
 
     Attributes:
-        text: Text in the prompt.
         replaced: Exchange that the message replaces; its files are sent again.
     """
 
@@ -53,17 +52,8 @@ class ChatSession:
     """One conversation after the other.
 
     Attributes:
-        recalls: True if answers use memory.
         assist: Whether Brain chooses specialists; None for the setting.
-        private: True if only local models may read this conversation, or a new one.
-        plain: True for plain text.
-        thinks: True to show the model's reasoning.
-        model: The chosen model; None for the default.
-        strategy: The chosen strategy; None for the default.
-        critic: True if the strategy checks answers, if it can.
         specialists: The allowed specialists; None for all.
-        conversation_id: None before the first message.
-        has_failed: True if a message or a command failed.
         keyboard: The keyboard of the terminal; None without a terminal.
         confirm: Asks the person a yes-or-no question; None without a terminal.
         reports: Reports on tasks that the person has not seen.
@@ -91,11 +81,7 @@ class ChatSession:
     _has_shown_demo_notice: bool = False
 
     async def send(self, message: str) -> None:
-        """Send a message and show its turn. A rejected message returns to the prompt with its files.
-
-        Raises:
-            BadRequest: The message was rejected.
-        """
+        """Send a message and show its turn. A rejected message returns to the prompt with its files."""
         screen, replaced = self._open_screen(), self.draft.replaced
         try:
             request = replace(
@@ -242,24 +228,13 @@ class ChatSession:
 
     @property
     def required_id(self) -> str:
-        """The ID of the conversation.
-
-        Raises:
-            BadRequest: It has no message yet.
-        """
+        """The ID of the conversation; an error if it has no message yet."""
         if self.conversation_id is None:
             raise BadRequest("This conversation is empty.")
         return self.conversation_id
 
     async def last_exchange(self, *, may_be_report: bool = False) -> Exchange:
-        """Return the latest exchange.
-
-        Args:
-            may_be_report: Whether it may be a report on tasks, which answers no message.
-
-        Raises:
-            BadRequest: The conversation has none yet.
-        """
+        """Return the latest exchange; by default, one that answers a message and not a report on tasks."""
         found = await self.engine.store.read(conversations.read_page, LOCAL_USER, self.required_id, limit=20)
         answers = [] if found is None else [one for one in found.exchanges if may_be_report or one.source != "report"]
         if not answers:

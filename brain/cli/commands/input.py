@@ -42,11 +42,7 @@ def read_message() -> str:
 
 
 def read_stdin_attachment() -> Attachment:
-    """Read standard input to its end, as a file.
-
-    Raises:
-        BadRequest: It is empty or too large.
-    """
+    """Read standard input to its end, as a file."""
     return _as_attachment(_read_stdin())
 
 
@@ -138,14 +134,7 @@ def build_request(
     *,
     critic: bool = False,
 ) -> TurnRequest:
-    """Build a request of the local user, with the strategy of the settings unless another one is given.
-
-    Args:
-        critic: Whether to check the answer, if the strategy can.
-
-    Raises:
-        BadRequest: The message is empty or too long, or there are too many files.
-    """
+    """Build a request of the local user, with the strategy of the settings unless another one is given."""
     if not message.strip():
         raise BadRequest("The message is empty.", "message")
     if len(message) > MESSAGE_LENGTH:
@@ -169,11 +158,7 @@ def build_request(
 
 
 def check_strategy(typed: str | None, settings: Settings) -> StrategyName | None:
-    """Return the value of `--strategy`.
-
-    Raises:
-        UsageError: It is not an allowed strategy.
-    """
+    """Return the value of `--strategy`, if it is an allowed strategy."""
     allowed = settings.allowed_strategies
     strategy = next((one for one in allowed if one == typed), None)
     if typed is not None and strategy is None:
@@ -183,11 +168,7 @@ def check_strategy(typed: str | None, settings: Settings) -> StrategyName | None
 
 
 def check_conversation_id(typed: str | None) -> str | None:
-    """Return the value of `--conversation`.
-
-    Raises:
-        UsageError: It cannot be the ID of a conversation.
-    """
+    """Return the value of `--conversation`, if it can be an ID."""
     if typed is not None and not ID.fullmatch(typed):
         sentence = f"--conversation cannot be '{typed[:64]}'. Expected 1 to 64 letters, digits, _ or -."
         raise UsageError(sentence, "brain chat --continue")

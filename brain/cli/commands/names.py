@@ -33,11 +33,7 @@ def describe_rejected(registry: Registry) -> list[str]:
 
 
 def check_specialist(name: str, registry: Mapping[str, Any] | Iterable[str], place: str = "") -> None:
-    """Check the name of a specialist.
-
-    Raises:
-        UsageError: No specialist has this name.
-    """
+    """Check that a specialist has this name."""
     known = list(registry)
     if name not in known:
         raise UsageError(f"Unknown specialist '{name}'{place}.{suggest(name, known)}", "brain specialists")

@@ -21,11 +21,7 @@ _SET_STORE = "export BRAIN_STORE=sqlite:PATH"
 async def open_existing_store(settings: Settings, *, creates: bool = False) -> AsyncIterator[Store]:
     """Open the store for the duration of the block; a server may use it at the same time.
 
-    Args:
-        creates: True to create a missing file.
-
     Raises:
-        CommandError: There is no file to open.
         StoreError: The file cannot be opened.
     """
     path = path_of(settings.store)

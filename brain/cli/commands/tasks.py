@@ -245,11 +245,7 @@ async def _read_all(service: Tasks, user: str) -> list[Task]:
 
 
 async def _find(service: Tasks, arguments: argparse.Namespace, typed: str | None = None) -> Task:
-    """Return the only task whose ID begins as typed, with or without `task`.
-
-    Raises:
-        CommandError: There is none, or several.
-    """
+    """Return the only task whose ID begins as typed, with or without `task`."""
     given: str = arguments.id if typed is None else typed
     typed = given.lower().removeprefix("#").removeprefix("task")
     whole = await service.store.read(stored.find, arguments.user, f"task{typed}")
@@ -281,11 +277,7 @@ async def _change(arguments: argparse.Namespace, service: Tasks, *, paused: bool
 
 
 async def _confirm(question: str, without_terminal: str) -> bool:
-    """Ask a yes-or-no question.
-
-    Raises:
-        UsageError: There is no terminal to ask at.
-    """
+    """Ask a yes-or-no question."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("Cannot ask for confirmation without a terminal", without_terminal)
     print(f"{escape_invisible(question)} [y/N] ", end="", file=sys.stderr, flush=True)

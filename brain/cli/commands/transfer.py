@@ -155,7 +155,6 @@ class _ImportedFiles:
 
     Args:
         user: The user who gets the data; None for the user in the files.
-        stdin: The content of standard input.
 
     Attributes:
         counts: Number of records read, by kind.

@@ -112,7 +112,6 @@ class ApprovalPrompt:
     """Asks the person to approve one call after the other while the turn continues.
 
     Args:
-        source: Stream with the typed answers.
         decide: Takes the ID of a call, and True if the person approved it.
     """
 

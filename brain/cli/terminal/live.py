@@ -88,9 +88,6 @@ class Live:
 
     It draws with `Console.print`. `rich.live.Live` moves up by the number of printed lines, which is wrong after a
     narrower window has wrapped them. It also leaves the cursor hidden in the shell after Ctrl-Z.
-
-    Args:
-        thinks: True to show the model's reasoning in full.
     """
 
     def __init__(self, out: TextIO, *, thinks: bool = False) -> None:

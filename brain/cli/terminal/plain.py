@@ -36,7 +36,6 @@ class Plain:
 
     Args:
         messages: Stream for everything except the answer.
-        thinks: True to show the model's reasoning.
     """
 
     def __init__(self, answer: TextIO, messages: TextIO, *, thinks: bool = False) -> None:

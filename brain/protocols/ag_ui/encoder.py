@@ -51,10 +51,8 @@ class Encoder:
     """Encodes the events of a run.
 
     Args:
-        options: the options of the client's request.
         after: the number of the event after which the run starts.
         known_calls: the calls that the client has from an earlier run of the turn.
-        round: the round in which the run starts.
 
     Attributes:
         closed: whether the run has ended. A call that needs approval ends it, too.

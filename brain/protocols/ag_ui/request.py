@@ -117,7 +117,6 @@ class RequestOptions:
 
     Attributes:
         conversation_id: the ID under which Brain stores the thread.
-        resume: answers to interrupts, for `parse_resume`.
     """
 
     thread_id: str

@@ -59,10 +59,6 @@ class Encoder:
         message_id: the ID of the answer; None if it continues a message that the client has.
         all_pending: returns whether all of these calls wait for approval now. Then the stream ends, since clients send
             decisions only in a new request. Clients of version 5 use Brain's own route and read on.
-
-    Attributes:
-        event_count: number of encoded events.
-        closed: whether the stream has ended.
     """
 
     content_type = SSE_TYPE

@@ -113,11 +113,7 @@ def parse_title(data: bytes) -> str:
 
 
 def check_title(text: str) -> str:
-    """Return a title without surrounding whitespace.
-
-    Raises:
-        BadRequest: it is empty, too long, or not one line.
-    """
+    """Return a title without surrounding whitespace."""
     text = replace_surrogates(text).strip()
     if not text:
         raise invalid("title", "is empty")

@@ -259,11 +259,7 @@ def _citation(citation: Citation) -> dict[str, str]:
 
 
 def task_data(task: Task, schedule: str = "") -> dict[str, Any]:
-    """Return a task as JSON values, without fields that are empty.
-
-    Args:
-        schedule: the schedule in words.
-    """
+    """Return a task as JSON values, without fields that are empty."""
     data = {field: getattr(task, field) for field in _TASK_FIELDS}
     data |= {"schedule": schedule} if schedule else {}
     data |= {field: value for field in _OPTIONAL_TASK_FIELDS if (value := getattr(task, field))}

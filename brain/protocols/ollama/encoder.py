@@ -23,11 +23,8 @@ class Encoder:
     """Encodes the events of one turn, one line per event.
 
     Args:
-        model: the client's name for the model.
         clock: returns nanoseconds since 1970, as `time.time_ns` does.
         inline_text: returns the text for an event that the protocol cannot express; empty for most events.
-        generate: whether the lines are those of `/api/generate`.
-        headers: further response headers.
     """
 
     __slots__ = (

@@ -22,7 +22,6 @@ class ModelInfo:
 
     Attributes:
         sees_images: whether the model or a specialist understands images.
-        context_tokens: None when unknown.
     """
 
     name: str

@@ -33,7 +33,6 @@ class Encoder:
     Args:
         created: start of the turn, in seconds since 1970.
         inline_text: returns the text for an event that the protocol cannot express; empty for most events.
-        headers: further response headers.
     """
 
     content_type = SSE_TYPE

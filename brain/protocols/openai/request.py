@@ -160,7 +160,6 @@ class RequestOptions:
 
     Attributes:
         model: the name that the client sent; the response repeats it.
-        with_usage: whether a stream ends with the usage.
     """
 
     model: str

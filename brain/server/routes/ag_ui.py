@@ -45,11 +45,7 @@ async def run_agent(request: Request) -> ASGIApp:
 
 
 async def _resume(request: Request, messages: Sequence[ClientMessage], options: RequestOptions) -> ASGIApp | None:
-    """Continue a turn whose interrupts are answered; return None for a request that starts a turn.
-
-    Raises:
-        BadRequest: the thread needs other answers, or these are too late.
-    """
+    """Continue a turn whose interrupts are answered; return None for a request that starts a turn."""
     turns, user = request.engine.runs, request.username
     answers = parse_resume(options.resume)
     run = await turns.find(answers[0].turn_id, user) if answers else None
@@ -86,11 +82,7 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
 
 
 def _check_answers(exchange: Exchange, received: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
-    """Check that the answers match the open interrupts of this run and do not contradict earlier answers.
-
-    Args:
-        received: the events that the client has received.
-    """
+    """Check that the answers match the open interrupts of this run and do not contradict earlier answers."""
     interrupts = {event.call_id for event in received if isinstance(event, ApprovalRequired)}
     interrupts -= {event.call_id for event in received if isinstance(event, _DECIDED)}
     approvals = {call.id: call.approval for call in exchange.calls}

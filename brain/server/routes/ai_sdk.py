@@ -60,11 +60,7 @@ async def reconnect(request: Request) -> ASGIApp:
 
 
 async def _continue(request: Request, conversation_id: str | None, options: RequestOptions) -> ASGIApp:
-    """Continue a turn after the decisions of the user.
-
-    Raises:
-        BadRequest: the chat has no such turn, or these calls needed no approval.
-    """
+    """Continue a turn after the decisions of the user."""
     run = await request.engine.runs.find(options.decisions[-1].turn_id, request.username)
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):

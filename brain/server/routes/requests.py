@@ -122,10 +122,6 @@ async def read_body(request: Request, parse: Callable[[bytes], T], limit: int = 
 
     Args:
         parse: checks how many values the body has, besides what it reads.
-        limit: size limit in bytes.
-
-    Raises:
-        BadRequest: what `parse` raises, `bad_request`, `too_large`, or status 408 after the time limit.
     """
     body = await limit_body(request, limit).body()
     return await compute(len(body), _parse, parse, body)

@@ -129,7 +129,6 @@ def stream(
 
     Args:
         owns_run: whether the run stops when this client disconnects.
-        rejects: as in `EventStreamResponse`.
 
     Raises:
         BadRequest: `gone`, if these events have expired; `rate_limited`, if the run has too many readers.
@@ -192,12 +191,7 @@ async def wait_if_ending(run: AnyRun | None) -> None:
 
 
 async def _collect_events(request: Request, run: Run) -> list[Event]:
-    """Start a run and return all its events.
-
-    Raises:
-        ClientDisconnect: the client disconnected, which stops the run.
-        BadRequest: the turn failed.
-    """
+    """Start a run and return all its events."""
     disconnect = asyncio.create_task(wait_for_disconnect(request.receive), name="disconnect")
     disconnect.add_done_callback(lambda _: run.stop())
     try:
