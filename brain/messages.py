@@ -1,4 +1,4 @@
-"""Messages to a model, chunks of its answer, and stored data: calls, exchanges, conversations, facts and memories."""
+"""Messages to a model, chunks of its answer, and what is stored: calls, exchanges, histories, facts and memories."""
 
 import secrets
 from collections import Counter
@@ -505,23 +505,6 @@ def new_conversation_id() -> str:
     return f"conv{secrets.token_hex(8)}"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientMessage:
-    """One message of a history that the client sends. All of it is untrusted.
-
-    Attributes:
-        attachments: Files without final IDs.
-        calls: Calls in a message of the assistant, with ID, name and parameters.
-        call_id: ID of the answered call, in a message of a tool.
-    """
-
-    role: Literal["system", "user", "assistant", "tool"]
-    text: str = ""
-    attachments: tuple[Attachment, ...] = ()
-    calls: tuple[Call, ...] = ()
-    call_id: str = ""
-
-
 Category = Literal["personal", "preferences", "knowledge", "general"]
 Kind = Literal["fact", "memory"]
 CLOCK_NOTE = (
@@ -535,54 +518,6 @@ FACT_LENGTH, MEMORY_LENGTH = 500, 1_000
 """Characters of a fact, and of a memory."""
 RECALL_NOTE = r"\(Recalled (?:from|of) earlier conversations, "
 """A pattern for the start of the recall note in a question. Older versions stored questions with `of`."""
-
-
-class Conversation(msgspec.Struct, frozen=True):
-    """One conversation in a list.
-
-    Attributes:
-        messages: Number of questions and answers.
-        sources: Sources of its messages.
-        running: Whether a turn of it runs.
-        private: Whether only local models may read it.
-        excerpt: A passage with words of the search.
-    """
-
-    id: str
-    title: str
-    created: datetime
-    updated: datetime
-    messages: int
-    sources: tuple[Source, ...] = ()
-    running: bool = False
-    private: bool = False
-    excerpt: str = msgspec.field(name="found", default="")
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """An attachment without its content."""
-
-    id: int
-    name: str
-    type: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationPage:
-    """Some exchanges of a conversation, oldest first, with their files.
-
-    Attributes:
-        earlier: ID of the oldest question on this page, if there are earlier ones.
-        size: Estimated size of the exchanges in bytes.
-    """
-
-    conversation: Conversation
-    exchanges: Sequence[Exchange]
-    files: Sequence[File]
-    earlier: str | None
-    size: int = 0
 
 
 class FormerText(msgspec.Struct, frozen=True):
@@ -625,36 +560,6 @@ class Item(msgspec.Struct, frozen=True):
         return self.kind == "memory" and not self.text.startswith(OWN_WORDS)
 
 
-@dataclass(frozen=True, slots=True)
-class IdleConversation:
-    """A conversation that was idle for some time, and its exchanges that need a summary.
-
-    Attributes:
-        exchanges: The newest of these exchanges, oldest first.
-        memory: Summary of the earlier exchanges.
-        last_key: Key of the newest exchange in the store.
-    """
-
-    user: str
-    conversation_id: str
-    title: str
-    exchanges: Sequence[Exchange]
-    memory: Item | None
-    last_key: int
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The number of a user's items that are stored, deleted or imported."""
-
-    conversations: int = 0
-    messages: int = 0
-    files: int = 0
-    facts: int = 0
-    memories: int = 0
-    tasks: int = 0
-
-
 class EmbeddingCheck(msgspec.Struct, frozen=True):
     """The result of the embedding check: each question must be nearest to its own answer.
 
@@ -684,27 +589,6 @@ class EmbeddingCheck(msgspec.Struct, frozen=True):
 
 Purpose = Literal["query", "passage", "fact"]
 """What an embedding is for: to search, to be found, or to be found by messages (a short text such as a fact)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ItemEmbedding:
-    """The embedding of an item.
-
-    Attributes:
-        mean, spread: Mean and standard deviation of its cosines to unrelated messages.
-    """
-
-    vector: Sequence[float]
-    mean: float = 0.0
-    spread: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The embedding of a query, and its model."""
-
-    model: str
-    vector: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,13 @@ from brain.memory.items import ALL, OWN_SHARE, QUESTION_LENGTH, RECALL_SHARE, It
 from brain.memory.quotes import UserMessage
 from brain.memory.recall import QuestionWords
 from brain.memory.user_view import UserMemory
-from brain.messages import Category, Exchange, Interaction, Item, Query, RecallResult
+from brain.messages import Category, Exchange, Interaction, Item, RecallResult
 from brain.models.embedder import Embedder
 from brain.models.model import Model
 from brain.store import users
 from brain.store.items import list_items, memory_of
 from brain.store.store import Store
+from brain.store.vectors import Query
 
 HOT_USERS = 10_000
 HOT_BYTES = 16 * 1024 * 1024

@@ -11,10 +11,11 @@ from functools import partial
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.memory.items import MEMORIES, Items, renew
 from brain.memory.summaries import is_worth_memory, make_memory
-from brain.messages import IdleConversation, Item
+from brain.messages import Item
 from brain.models.embedder import Embedder
 from brain.models.model import Model
 from brain.store import conversations, vectors
+from brain.store.conversations import IdleConversation
 
 BATCH = 32
 """Texts per embedding request."""

@@ -14,11 +14,12 @@ from msgspec import structs
 from brain.memory import recall
 from brain.memory.recall import Found
 from brain.memory.terms import words
-from brain.messages import FormerText, Item, Kind, Query
+from brain.messages import FormerText, Item, Kind
 from brain.models.embedder import Embedder
 from brain.store import items, vectors
 from brain.store.store import Store
 from brain.store.tx import Tx
+from brain.store.vectors import Query
 
 FACTS: Sequence[Kind] = ("fact",)
 MEMORIES: Sequence[Kind] = ("memory",)

@@ -11,9 +11,10 @@ from brain.markers.neutralize import neutralize
 from brain.markers.scanner import Piece, ReasoningEnd, Scanner
 from brain.memory.quotes import BETWEEN
 from brain.memory.terms import content_words, words
-from brain.messages import OWN_WORDS, Exchange, IdleConversation, Item, Message
+from brain.messages import OWN_WORDS, Exchange, Item, Message
 from brain.models.model import Model, PassRequest
 from brain.prompts import templates
+from brain.store.conversations import IdleConversation
 from brain.text import BYTES_PER_TOKEN, first_words, strip_invisible, utf8_size
 from brain.turn_request import Sampling
 

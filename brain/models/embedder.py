@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import msgspec
 
 from brain.errors import Refused
-from brain.messages import EmbeddingCheck, ItemEmbedding, Purpose, Query
+from brain.messages import EmbeddingCheck, Purpose
 from brain.models import relevance
 from brain.models.model import Model
 from brain.models.relevance import ITEMS, MESSAGES, PAIRS, UNRELATED, VERSION, Relevance
 from brain.settings.models import Prefixes
 from brain.store import server_data
 from brain.store.store import Store
+from brain.store.vectors import ItemEmbedding, Query
 
 log = logging.getLogger("brain")
 

@@ -21,8 +21,9 @@ from statistics import fmean, pstdev
 
 import msgspec
 
-from brain.messages import EmbeddingCheck, ItemEmbedding
+from brain.messages import EmbeddingCheck
 from brain.settings.models import Prefixes
+from brain.store.vectors import ItemEmbedding
 
 Vector = Sequence[float]
 NO_PREFIXES = Prefixes()

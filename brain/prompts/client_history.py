@@ -10,19 +10,10 @@ import msgspec
 
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
-from brain.messages import (
-    Attachment,
-    Call,
-    ClientMessage,
-    Exchange,
-    History,
-    Marks,
-    Message,
-    Part,
-    Text,
-)
+from brain.messages import Attachment, Call, Exchange, History, Marks, Message, Part, Text
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name, name_tools
+from brain.protocols.common import ClientMessage
 from brain.turn_request import TurnRequest, marker_syntaxes
 
 UNKNOWN = Marks(untrusted=True, private_data=True)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from json import JSONDecoder
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from brain.errors import BadRequest
 from brain.events import AssistMode, Limits, StrategyName, SyntaxName
-from brain.messages import Attachment, Call, ClientMessage, ClientSource, sniff
+from brain.messages import Attachment, Call, ClientSource, sniff
 from brain.settings import Settings
 from brain.text import replace_json_surrogates, replace_surrogates, suggest
 from brain.turn_request import CRITIC_ROUNDS, STRATEGY_OPTIONS, Sampling, Tool, TurnRequest
@@ -276,6 +276,23 @@ def decode_messages(data: msgspec.Raw, kind: type[T]) -> Iterator[tuple[T, str]]
         place = f"messages[{n}]"
         check_limit(place, _count_commas(message), MAX_VALUES_PER_MESSAGE, "values")
         yield decode(message, kind, place), place
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMessage:
+    """One message of a history that the client sends. All of it is untrusted.
+
+    Attributes:
+        attachments: Files without final IDs.
+        calls: Calls in a message of the assistant, with ID, name and parameters.
+        call_id: ID of the answered call, in a message of a tool.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    calls: tuple[Call, ...] = ()
+    call_id: str = ""
 
 
 def collect_messages(messages: Iterable[ClientMessage]) -> list[ClientMessage]:

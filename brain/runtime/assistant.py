@@ -33,7 +33,7 @@ from brain.errors import StoreError
 from brain.events import AssistMode
 from brain.memory.cache import StoreVersion
 from brain.memory.recall import QuestionWords
-from brain.messages import Call, Exchange, History, Query
+from brain.messages import Call, Exchange, History
 from brain.models.model import Model
 from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
@@ -41,6 +41,7 @@ from brain.plugins.specialist import Specialist
 from brain.settings import Settings, redact_url
 from brain.store import server_data
 from brain.store.store import Store
+from brain.store.vectors import Query
 from brain.turn_request import TurnRequest
 
 log = logging.getLogger("brain")
@@ -111,7 +112,12 @@ class Assistant:
         return self._embedding_model is not None and state is not None and state.is_assisted
 
     async def decide(
-        self, request: TurnRequest, history: History, model: Model, state: CallingState | None, query: Query | None
+        self,
+        request: TurnRequest,
+        history: History,
+        model: Model,
+        state: CallingState | None,
+        query: Query | None,
     ) -> Assistance | None:
         """Return what to do for the model in a turn; None if it is left to itself.
 

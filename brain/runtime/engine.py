@@ -17,7 +17,7 @@ from brain.errors import BadRequest, SettingsError, StoreError, is_private
 from brain.events import Event, Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
-from brain.messages import Exchange, History, Query, RecallResult, Text, new_conversation_id, new_turn_id
+from brain.messages import Exchange, History, RecallResult, Text, new_conversation_id, new_turn_id
 from brain.models import connect_models
 from brain.models.circuit_breaker import BreakerState
 from brain.models.model import Model
@@ -40,6 +40,7 @@ from brain.store import answers, open_store, tasks, turns
 from brain.store.answers import pieces
 from brain.store.store import Store
 from brain.store.turn_log import NewTurn
+from brain.store.vectors import Query
 from brain.strategies import find_strategy
 from brain.task import ProfileName
 from brain.tasks import Tasks

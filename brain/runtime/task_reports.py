@@ -9,11 +9,12 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import ConversationPage, Exchange, History, TaskNews
+from brain.messages import Exchange, History, TaskNews
 from brain.prompts.task_news import write_news
 from brain.runtime.run import Run
 from brain.settings import Settings
 from brain.store import conversations, tasks
+from brain.store.conversations import ConversationPage
 from brain.store.rows import SECOND, micros
 from brain.store.store import Store
 from brain.store.tasks import NothingToReport, ReportEnd, Unreported

@@ -1,6 +1,7 @@
 """Lists, searches, reads, renames and deletes the conversations of a user, and claims idle ones for summaries."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -8,21 +9,12 @@ from typing import Any
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import (
-    Attachment,
-    Conversation,
-    ConversationPage,
-    Counts,
-    Exchange,
-    File,
-    IdleConversation,
-    Interaction,
-    Item,
-)
+from brain.messages import Attachment, Exchange, Interaction, Item, Source
 from brain.store import deletion, exchanges, full_text, items, rows, tasks, turn_log, turns, users
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
+from brain.store.users import Counts
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Approximate limit of one page; exchanges are never split."""
@@ -44,6 +36,72 @@ _IS_SHOWN = (
 
 _MATCHING = full_text.matching("exchange_words")
 _CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sources, c.private"
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """One conversation in a list.
+
+    Attributes:
+        messages: Number of questions and answers.
+        sources: Sources of its messages.
+        running: Whether a turn of it runs.
+        private: Whether only local models may read it.
+        excerpt: A passage with words of the search.
+    """
+
+    id: str
+    title: str
+    created: datetime
+    updated: datetime
+    messages: int
+    sources: tuple[Source, ...] = ()
+    running: bool = False
+    private: bool = False
+    excerpt: str = msgspec.field(name="found", default="")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """An attachment without its content."""
+
+    id: int
+    name: str
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPage:
+    """Some exchanges of a conversation, oldest first, with their files.
+
+    Attributes:
+        earlier: ID of the oldest question on this page, if there are earlier ones.
+        size: Estimated size of the exchanges in bytes.
+    """
+
+    conversation: Conversation
+    exchanges: Sequence[Exchange]
+    files: Sequence[File]
+    earlier: str | None
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IdleConversation:
+    """A conversation that was idle for some time, and its exchanges that need a summary.
+
+    Attributes:
+        exchanges: The newest of these exchanges, oldest first.
+        memory: Summary of the earlier exchanges.
+        last_key: Key of the newest exchange in the store.
+    """
+
+    user: str
+    conversation_id: str
+    title: str
+    exchanges: Sequence[Exchange]
+    memory: Item | None
+    last_key: int
 
 
 def list_conversations(

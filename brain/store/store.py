@@ -14,13 +14,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 import msgspec
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import (
-    Attachment,
-    Conversation,
-    Counts,
-    Exchange,
-    History,
-)
+from brain.messages import Attachment, Exchange, History
 from brain.store import (
     conversations,
     exchanges,
@@ -31,11 +25,13 @@ from brain.store import (
     vacuum,
     vectors,
 )
+from brain.store.conversations import Conversation
 from brain.store.database import Database
 from brain.store.leases import Leases
 from brain.store.tasks import ReportEnd, RunEnd
 from brain.store.turn_log import TurnLog
 from brain.store.tx import Tx
+from brain.store.users import Counts
 
 CLOSING_SECONDS = 2.0
 CLOSE_SECONDS = 5.0

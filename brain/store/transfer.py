@@ -23,12 +23,13 @@ from msgspec import Meta, Struct
 
 from brain.concurrency import iterate
 from brain.errors import BadRequest, StoreError
-from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time, new_message_id
+from brain.messages import Attachment, Count, Exchange, Item, Kind, Time, new_message_id
 from brain.store import exchanges, items, rows, tasks, users
 from brain.store.deletion import IMPORT_LEASE
 from brain.store.rows import MIB
 from brain.store.tx import Tx
 from brain.store.upgrade import upgrade_record
+from brain.store.users import Counts
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, MAX_USER_TEXT, Task
 from brain.validation import describe_mismatch
 

@@ -4,8 +4,9 @@ In a file, a user over quota cannot store more. In memory, the least recently us
 those of the user who stores most, so that no user displaces the conversations of others.
 """
 
+from dataclasses import dataclass
+
 from brain.errors import BadRequest
-from brain.messages import Counts
 from brain.store import exchanges
 from brain.store.rows import MIB
 from brain.store.tx import Tx
@@ -15,6 +16,18 @@ MAX_USER_BYTES = 1024 * MIB
 MAX_MEMORY_USER_BYTES = 256 * MIB
 MAX_MEMORY_BYTES = 512 * MIB
 MAX_MEMORY_CONVERSATIONS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The number of a user's items that are stored, deleted or imported."""
+
+    conversations: int = 0
+    messages: int = 0
+    files: int = 0
+    facts: int = 0
+    memories: int = 0
+    tasks: int = 0
 
 
 def find(tx: Tx, user: str) -> int | None:

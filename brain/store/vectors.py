@@ -3,11 +3,12 @@
 import struct
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
 from operator import mul
 
-from brain.messages import Item, ItemEmbedding, Kind, Query
+from brain.messages import Item, Kind
 from brain.store import items, rows, users
 from brain.store.tx import Tx
 
@@ -19,6 +20,27 @@ _STATISTICS = struct.Struct("<2f")
 """Mean and spread of an item's cosines, after its vector."""
 Signs = Mapping[str, Mapping[int, int]]
 """Per kind and item key, the signs of the vector, one bit per dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEmbedding:
+    """The embedding of an item.
+
+    Attributes:
+        mean, spread: Mean and standard deviation of its cosines to unrelated messages.
+    """
+
+    vector: Sequence[float]
+    mean: float = 0.0
+    spread: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The embedding of a query, and its model."""
+
+    model: str
+    vector: Sequence[float]
 
 
 class SignCache:

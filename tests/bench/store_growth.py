@@ -16,10 +16,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from brain.messages import Exchange, ItemEmbedding, Kind, Query, Text
+from brain.messages import Exchange, Kind, Text
 from brain.runtime import import_sanitizer
 from brain.store import conversations, items, vacuum, vectors
 from brain.store.store import Store
+from brain.store.vectors import ItemEmbedding, Query
 
 WORDS = 30_000
 CONVERSATIONS = 1000

@@ -17,7 +17,7 @@ from brain.memory import Memory
 from brain.memory.background import Backoff
 from brain.memory.summaries import SUMMARY_LENGTH, make_memory
 from brain.memory.terms import content_words
-from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
+from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, Item, Message, Text
 from brain.models.builtin import Builtin
 from brain.models.model import PassRequest
 from brain.models.ollama import Ollama
@@ -26,6 +26,7 @@ from brain.models.relevance import PAIRS, grade
 from brain.models.script import Script
 from brain.settings import ModelRow
 from brain.store import conversations, items
+from brain.store.conversations import IdleConversation
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio

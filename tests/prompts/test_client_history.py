@@ -8,10 +8,11 @@ import pytest
 from turn_helpers import PNG, Player, ask_for, echo, read, registry_of, turn_of
 
 from brain.events import Resume
-from brain.messages import Attachment, Call, ClientMessage, History
+from brain.messages import Attachment, Call, History
 from brain.prompts.blocks import error_block
 from brain.prompts.client_history import ClientHistory
 from brain.prompts.templates import CONTINUE, NO_RESULT
+from brain.protocols.common import ClientMessage
 from brain.turn_request import Tool, TurnRequest
 
 TOOLS = (Tool("weather"), Tool("echo"))

@@ -11,10 +11,11 @@ from brain import Result, specialist
 from brain.events import Citation
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
-from brain.messages import Attachment, Call, ClientMessage, Exchange, History, Text
+from brain.messages import Attachment, Call, Exchange, History, Text
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.prompts.client_history import ClientHistory
+from brain.protocols.common import ClientMessage
 from brain.settings import ModelRow
 from brain.turn_request import Tool
 

@@ -12,10 +12,10 @@ from ag_ui_stream import verify
 
 from brain import events as ev
 from brain.errors import BadRequest
-from brain.messages import Attachment, Call, ClientMessage
+from brain.messages import Attachment, Call
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import Encoder, InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
-from brain.protocols.common import Client
+from brain.protocols.common import Client, ClientMessage
 from brain.settings import read
 from brain.turn_request import Tool, TurnRequest
 

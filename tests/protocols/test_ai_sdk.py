@@ -10,9 +10,9 @@ import pytest
 
 from brain import events as ev
 from brain.errors import BadRequest
-from brain.messages import Attachment, Call, ClientMessage
+from brain.messages import Attachment, Call
 from brain.protocols.ai_sdk import Decision, Encoder, RequestOptions, SdkVersion, encode_rejection, parse
-from brain.protocols.common import Client
+from brain.protocols.common import Client, ClientMessage
 from brain.settings import read
 
 START = ev.TurnStart("t1", "chat", "player", "mono", ev.Limits())

@@ -9,19 +9,7 @@ import pytest
 
 from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
-from brain.messages import (
-    Annotation,
-    Call,
-    Conversation,
-    ConversationPage,
-    Exchange,
-    File,
-    Part,
-    PassReport,
-    RoundRecord,
-    Steer,
-    Text,
-)
+from brain.messages import Annotation, Call, Exchange, Part, PassReport, RoundRecord, Steer, Text
 from brain.prompts.blocks import block_content
 from brain.protocols.common import decode
 from brain.protocols.native import resources
@@ -37,6 +25,7 @@ from brain.protocols.native.queries import (
     parse_query,
     parse_title,
 )
+from brain.store.conversations import Conversation, ConversationPage, File
 
 NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
 TIME = "2026-05-03T12:00:00Z"

@@ -7,9 +7,9 @@ import pytest
 
 from brain import events as ev
 from brain.errors import BadRequest
-from brain.messages import Attachment, Call, ClientMessage
+from brain.messages import Attachment, Call
 from brain.protocols import ollama
-from brain.protocols.common import Client
+from brain.protocols.common import Client, ClientMessage
 from brain.protocols.ollama import RequestOptions, models
 from brain.protocols.ollama.encoder import timestamp
 from brain.settings import read

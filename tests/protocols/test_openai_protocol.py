@@ -8,9 +8,9 @@ import pytest
 
 from brain import events as ev
 from brain.errors import BadRequest
-from brain.messages import Attachment, Call, ClientMessage
+from brain.messages import Attachment, Call
 from brain.protocols import openai
-from brain.protocols.common import Client
+from brain.protocols.common import Client, ClientMessage
 from brain.protocols.openai import RequestOptions
 from brain.settings import read
 from brain.turn_request import Sampling, Tool, TurnRequest

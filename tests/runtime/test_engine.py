@@ -17,23 +17,16 @@ from turn_helpers import PNG, Item, Player, ask_for, echo, registry_of
 from brain import specialist
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.events import Done, Error, Event, Notice, ToolCall
-from brain.messages import (
-    Attachment,
-    Call,
-    ClientMessage,
-    ConversationPage,
-    Exchange,
-    History,
-    PassUsage,
-    Text,
-)
+from brain.messages import Attachment, Call, Exchange, History, PassUsage, Text
 from brain.messages import Item as StoredItem
 from brain.models.model import PassRequest
 from brain.prompts.client_history import ClientHistory
+from brain.protocols.common import ClientMessage
 from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
 from brain.settings import Rights, read
 from brain.store import conversations, items, tasks
+from brain.store.conversations import ConversationPage
 from brain.task import NewTask
 from brain.turn_request import Sampling, Tool
 from specialists.memory import memory

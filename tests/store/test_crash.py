@@ -20,8 +20,8 @@ import pytest
 from store_helpers import add_turn, answer, question, read_turns, store_at
 
 from brain.errors import BadRequest
-from brain.messages import Counts
 from brain.store import items, open_store, users, vacuum
+from brain.store.users import Counts
 
 WRITER = Path(__file__).parent.parent / "store_writer.py"
 KILLS = int(os.environ.get("BRAIN_TEST_KILLS", "10"))

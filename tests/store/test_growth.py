@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from store_helpers import NOON, TOMORROW, add_turn, fact, store_at
 
-from brain.messages import ItemEmbedding
 from brain.runtime import import_sanitizer
 from brain.store import conversations, items, vectors
 from brain.store.store import Store
+from brain.store.vectors import ItemEmbedding
 
 pytestmark = pytest.mark.anyio
 

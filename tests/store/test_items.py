@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, memory, question
 
 from brain.errors import BadRequest
-from brain.messages import FormerText, Item, ItemEmbedding, Kind, Query
+from brain.messages import FormerText, Item, Kind
 from brain.store import conversations, items, users, vectors
 from brain.store.store import Store
+from brain.store.vectors import ItemEmbedding, Query
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,11 @@ import pytest
 from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, file, read_turns, store_at
 
 from brain.errors import StoreError
-from brain.messages import Counts, Kind
+from brain.messages import Kind
 from brain.runtime import import_sanitizer
 from brain.store import conversations, deletion, items, transfer, users, vacuum, vectors
 from brain.store.store import Store
+from brain.store.users import Counts
 
 pytestmark = pytest.mark.anyio
 

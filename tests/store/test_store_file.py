@@ -17,12 +17,12 @@ from limits import WAIT_SECONDS
 from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read_turns, store_at
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import Query
 from brain.store import connection, conversations, items, open_store, server_data, turns, users, vectors
 from brain.store.database import Database
 from brain.store.rows import LATEST, micros
 from brain.store.store import Store
 from brain.store.tx import Tx
+from brain.store.vectors import Query
 
 pytestmark = pytest.mark.anyio
 

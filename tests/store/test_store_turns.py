@@ -31,8 +31,9 @@ from store_helpers import (
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Citation, Error, Usage
-from brain.messages import Annotation, Call, Exchange, File, History, Message, Part, Steer, Text
+from brain.messages import Annotation, Call, Exchange, History, Message, Part, Steer, Text
 from brain.store import conversations, items, users
+from brain.store.conversations import File
 from brain.store.store import Store
 from brain.store.turn_log import Frames, NewTurn, TurnProgress
 from brain.store.turns import QuestionOptions

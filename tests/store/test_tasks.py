@@ -12,11 +12,12 @@ from store_helpers import NO_LIMITS, NOON, TOMORROW, Clock, add_turn, answer, cl
 
 from brain.errors import BadRequest
 from brain.events import Usage
-from brain.messages import Call, Counts, History, Text
+from brain.messages import Call, History, Text
 from brain.store import conversations, tasks, users
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask, Duplicate, ReportEnd, RunEnd
 from brain.store.turns import QuestionOptions
+from brain.store.users import Counts
 from brain.task import Task, TaskApproval
 
 pytestmark = pytest.mark.anyio

@@ -25,11 +25,13 @@ from store_helpers import (
 
 from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
-from brain.messages import Annotation, Call, Counts, FormerText, ItemEmbedding, Part, Steer, Text
+from brain.messages import Annotation, Call, FormerText, Part, Steer, Text
 from brain.runtime import import_sanitizer
 from brain.store import conversations, items, tasks, transfer, turns, users, vectors
 from brain.store.store import Store
 from brain.store.turns import QuestionOptions
+from brain.store.users import Counts
+from brain.store.vectors import ItemEmbedding
 
 pytestmark = pytest.mark.anyio
 

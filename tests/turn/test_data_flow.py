@@ -12,18 +12,9 @@ from turn_helpers import PNG, ask_for, failed, played, registry_of, succeeded
 
 from brain import Context, Refused, Result, specialist
 from brain.events import Citation, Limits
-from brain.messages import (
-    Attachment,
-    Author,
-    Call,
-    ClientMessage,
-    Exchange,
-    History,
-    Item,
-    Marks,
-    RecallResult,
-)
+from brain.messages import Attachment, Author, Call, Exchange, History, Item, Marks, RecallResult
 from brain.prompts.client_history import UNKNOWN, ClientHistory
+from brain.protocols.common import ClientMessage
 from brain.turn.data_flow import count_picks, normalize_values
 
 IMAGE = Attachment(1, "a.png", "image/png", PNG)

@@ -20,9 +20,9 @@ from brain.cli.terminal.keyboard import silent
 from brain.cli.terminal.prompt import Prompt, Words, confirm
 from brain.errors import BadRequest, StoreError
 from brain.events import AssistMode
-from brain.messages import ConversationPage
 from brain.protocols.common import MESSAGE_LENGTH
 from brain.settings import LOCAL_USER, Settings
+from brain.store.conversations import ConversationPage
 from brain.text import replace_surrogates
 from brain.turn_request import STRATEGY_OPTIONS
 

@@ -16,12 +16,13 @@ from brain.cli.commands.store_access import read_all_items
 from brain.cli.process import CommandError
 from brain.errors import BadRequest
 from brain.events import AssistMode
-from brain.messages import Conversation, ConversationPage, new_conversation_id
+from brain.messages import new_conversation_id
 from brain.protocols.common import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.runtime.assistant import find_mode
 from brain.settings import LOCAL_USER
 from brain.store import conversations
+from brain.store.conversations import Conversation, ConversationPage
 from brain.strategies.descriptions import DESCRIPTIONS
 from brain.task import NewTask
 from brain.tasks import schedule

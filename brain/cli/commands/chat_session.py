@@ -16,11 +16,12 @@ from brain.cli.terminal.messages import explain_outcome
 from brain.cli.terminal.sanitize import legible
 from brain.errors import BadRequest
 from brain.events import AssistMode, Done, Error, Event, Notice, StrategyName
-from brain.messages import Attachment, ConversationPage, Exchange, to_answer_id
+from brain.messages import Attachment, Exchange, to_answer_id
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import LOCAL_USER
 from brain.store import conversations, tasks
+from brain.store.conversations import ConversationPage
 from brain.task import Packet
 
 BUSY = "This conversation is busy with another answer. Send your message again when it is complete."

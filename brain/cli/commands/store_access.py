@@ -8,10 +8,11 @@ import platformdirs
 
 from brain.cli.process import CommandError
 from brain.errors import StoreError
-from brain.messages import Category, Counts, Item, Kind
+from brain.messages import Category, Item, Kind
 from brain.settings import Settings
 from brain.store import items, open_store, path_of
 from brain.store.store import Store
+from brain.store.users import Counts
 
 PAGE = 200
 _SET_STORE = "export BRAIN_STORE=sqlite:PATH"

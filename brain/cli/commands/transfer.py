@@ -20,7 +20,6 @@ from brain.cli.commands.store_access import chat_history, describe_no_data, form
 from brain.cli.process import DONE, FAILED, CommandError, print_error, run_command
 from brain.cli.terminal.messages import is_yes
 from brain.errors import BadRequest, StoreError
-from brain.messages import Counts
 from brain.plugins.registry import Registry
 from brain.protocols.common import decode_any
 from brain.protocols.encoding import encode
@@ -29,6 +28,7 @@ from brain.settings import LOCAL_USER, Settings
 from brain.store import path_of, tasks, users
 from brain.store.store import Store
 from brain.store.transfer import MAX_LINE
+from brain.store.users import Counts
 from brain.text import escape_invisible
 
 MAX_COMMAS = 500_000

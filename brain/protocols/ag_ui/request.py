@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from brain.messages import Attachment, ClientMessage
+from brain.messages import Attachment
 from brain.protocols.common import (
     ABSENT,
     ID,
     SCHEMA_BYTES,
     CallBody,
     Client,
+    ClientMessage,
     Content,
     FunctionBody,
     MessageBody,

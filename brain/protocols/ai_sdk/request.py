@@ -10,11 +10,12 @@ from typing import Literal
 
 import msgspec
 
-from brain.messages import Attachment, Call, ClientMessage
+from brain.messages import Attachment, Call
 from brain.protocols.common import (
     ARGUMENTS_BYTES,
     MAX_PARTS,
     Client,
+    ClientMessage,
     TurnOptions,
     build_request,
     check_id,

@@ -8,21 +8,10 @@ from typing import Any
 import msgspec
 
 from brain.events import Citation, Round
-from brain.messages import (
-    Annotation,
-    Call,
-    Conversation,
-    ConversationPage,
-    Exchange,
-    Item,
-    Part,
-    PassReport,
-    RoundRecord,
-    Steer,
-    Text,
-)
+from brain.messages import Annotation, Call, Exchange, Item, Part, PassReport, RoundRecord, Steer, Text
 from brain.protocols.encoding import encode
 from brain.protocols.native.encoder import event_data
+from brain.store.conversations import Conversation, ConversationPage
 from brain.task import Packet, Task
 
 _TASK_FIELDS = (

@@ -8,12 +8,13 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.events import StrategyName
-from brain.messages import Attachment, ClientMessage
+from brain.messages import Attachment
 from brain.protocols.common import (
     ABSENT,
     DEFAULT_NAME,
     SCHEMA_BYTES,
     Client,
+    ClientMessage,
     Content,
     ContextBody,
     FunctionBody,

@@ -8,10 +8,10 @@ from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, Round, SpecialistError, SpecialistResult, SpecialistStart
-from brain.messages import ClientMessage, Exchange
+from brain.messages import Exchange
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse_resume
-from brain.protocols.common import MESSAGE_LENGTH, check_limit
+from brain.protocols.common import MESSAGE_LENGTH, ClientMessage, check_limit
 from brain.runtime.commands import Decide, ShowTurn, SteerTurn
 from brain.runtime.run import RunOptions
 from brain.server.responses import SAFE_HEADERS

@@ -12,9 +12,10 @@ from starlette.types import ASGIApp
 from brain.errors import BadRequest, StoreError
 from brain.events import Error, Event, Notice, Thinking, Token
 from brain.markers.template_tokens import find_control_tokens
-from brain.messages import ClientMessage, History, new_conversation_id
+from brain.messages import History, new_conversation_id
 from brain.prompts import context_window
 from brain.prompts.client_history import UNKNOWN, ClientHistory
+from brain.protocols.common import ClientMessage
 from brain.protocols.encoding import InlineText, as_rejection
 from brain.runtime.engine import narrow_request
 from brain.runtime.run import DEFAULT_OPTIONS, AnyRun, Run, RunOptions
