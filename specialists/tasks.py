@@ -224,7 +224,7 @@ async def _list_tasks(context: Context) -> Result:
         return Result("There are no tasks.", private=False)
     zone = ZoneInfo(context.time_zone)
     lines = [f"Tasks, latest change first, times in {context.time_zone}:"]
-    is_outside = False
+    is_untrusted = False
     for task in found[:MAX_TASKS]:
         about: list[str] = [task.state]
         if task.approval is not None:
@@ -238,12 +238,12 @@ async def _list_tasks(context: Context) -> Result:
                  "now": task.activity if task.state == "running" else ""}  # fmt: skip
         for label, text in texts.items():
             if text:
-                is_outside = True
+                is_untrusted = True
                 lines.append(f"  {label}: {one_line(text, MAX_TEXT_SHOWN)}")
     if len(found) > MAX_TASKS:
         lines.append(f"- There are more; the list has up to {MAX_TASKS}.")
     private = any(task.private_data for task in found[:MAX_TASKS])
-    return Result("\n".join(lines), data=list(found[:MAX_TASKS]), outside=is_outside, private=private)
+    return Result("\n".join(lines), data=list(found[:MAX_TASKS]), outside=is_untrusted, private=private)
 
 
 def _name(task: Any) -> str:

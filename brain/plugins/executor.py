@@ -100,8 +100,8 @@ def read_result(value: Any) -> Result:
             id_, title = neutralize(_clean_line(citation.id)), neutralize(_clean_line(citation.title))
             citations.append(Citation(id_, title, url if is_link else None))
         more = None if value.more is None else _guard_more(value.more)
-        outside, private = (None if one is None else one is not False for one in (value.outside, value.private))
-        return Result(plain_text(value.text), tuple(citations), None, more, outside, private)
+        untrusted, private = (None if one is None else one is not False for one in (value.outside, value.private))
+        return Result(plain_text(value.text), tuple(citations), None, more, untrusted, private)
     if value is None:
         raise TypeError("the specialist returned None")
     return Result(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))

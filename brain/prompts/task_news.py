@@ -41,7 +41,7 @@ def write_news(
         limit = min(MAX_BYTES, context_tokens * BYTES_PER_TOKEN // CONTEXT_SHARE)
     entries = [_entry(packet, tasks.get(packet.task_id)) for packet in wanted[:MAX_RESULTS]]
     results = select_entries(entries, MIN_RESULTS, MAX_RESULTS, limit)
-    told = wanted[: len(results)]
+    reported = wanted[: len(results)]
     listed = sorted(tasks.values(), key=lambda task: task.changed, reverse=True)
     lines = select_entries([_line(task) for task in listed], MIN_TASKS, MAX_TASKS, limit)
     texts = [
@@ -51,9 +51,9 @@ def write_news(
         blocks.result_block("tasks", "\n".join(lines)),
         templates.NEWS_REPORT if is_report else templates.NEWS_ANSWER,
     ]
-    cursor = packets[-1].key if len(told) == len(wanted) else told[-1].key
-    fixed = "\n".join(["Background tasks:", "", *map(_fixed_line, told)])
-    task_ids = tuple(dict.fromkeys(packet.task_id for packet in told))
+    cursor = packets[-1].key if len(reported) == len(wanted) else reported[-1].key
+    fixed = "\n".join(["Background tasks:", "", *map(_fixed_line, reported)])
+    task_ids = tuple(dict.fromkeys(packet.task_id for packet in reported))
     private_data = any(task.private_data for task in tasks.values())
     return TaskNews("\n\n".join(texts), neutralize(fixed), cursor, task_ids, private_data)
 

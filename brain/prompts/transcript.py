@@ -240,19 +240,19 @@ def question_text(
         max_file_bytes: Total size of all text files.
         tokens: Control tokens of the model.
     """
-    parts = [] if request.now is None else [templates.clock_note(request.now, request.time_zone)]
+    sections = [] if request.now is None else [templates.clock_note(request.now, request.time_zone)]
     if request.source == "voice":
-        parts.append(templates.VOICE_NOTE)
-    parts += notes
+        sections.append(templates.VOICE_NOTE)
+    sections += notes
     if request.task is not None:
-        parts.append(templates.task_note(request.task, tokens))
+        sections.append(templates.task_note(request.task, tokens))
     if request.attachments:
-        parts.append(templates.attachments_note(request.attachments))
+        sections.append(templates.attachments_note(request.attachments))
     texts = [(attachment, text) for attachment in request.attachments if (text := attachment.text)]
     for n, (attachment, text) in enumerate(texts):
         share = max(MIN_FILE_BYTES, max_file_bytes // (len(texts) - n))
         text = blocks.result_text(text, share, tokens=tokens)
         max_file_bytes -= utf8_size(text)
-        parts.append(templates.attachment_text(attachment, text))
-    parts += (templates.context_text(name, text, tokens) for name, text in request.context)
-    return "\n\n".join(filter(None, [*parts, *result_blocks, neutralize(request.message, tokens)]))
+        sections.append(templates.attachment_text(attachment, text))
+    sections += (templates.context_text(name, text, tokens) for name, text in request.context)
+    return "\n\n".join(filter(None, [*sections, *result_blocks, neutralize(request.message, tokens)]))

@@ -165,9 +165,9 @@ def _hide_tags(text: str) -> str:
 
 
 def describe_round(event: Round) -> str:
-    """Return a round as one line: its number, who has it, and what it was told."""
-    told = " ".join((event.text or "").split())
-    return f"Round {event.n} of {event.of}, {event.role} ({event.model}){told and f': {told}'}"
+    """Return a round as one line: its number, its role and model, and its instruction or finding."""
+    text = " ".join((event.text or "").split())
+    return f"Round {event.n} of {event.of}, {event.role} ({event.model}){text and f': {text}'}"
 
 
 class ReasoningText:

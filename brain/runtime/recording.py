@@ -180,7 +180,7 @@ class EventLine(msgspec.Struct, tag="event", omit_defaults=True):
 
 
 class ControlLine(msgspec.Struct, tag="control", omit_defaults=True):
-    """What came from outside: an added message, the reason of a stop, or a decision about a call."""
+    """A command to the turn: an added message, the reason of a stop, or a decision about a call."""
 
     ms: float
     steer: str = ""

@@ -142,7 +142,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def make_run(recording: Recording) -> Run:
-    """Return a run of the recorded turn, which does at the same times what came from outside."""
+    """Return a run of the recorded turn, which gets the recorded commands at the same times."""
     recorded, setup = recording.turn, recording.turn.setup
     replay = _Replay(recording)
     models = {
@@ -243,7 +243,7 @@ class _Replay:
 
     @staticmethod
     def act(run: Run, control: ControlLine) -> None:
-        """Do what came from outside."""
+        """Carry out a recorded command."""
         with suppress(BadRequest):  # the turn has ended
             if control.stop is not None:
                 run.stop(control.stop)
@@ -282,8 +282,8 @@ class _Replay:
                 case SpecialistProgress(_, text, fraction):
                     yield Progress(text, fraction)
                 case SpecialistResult(text=text, citations=citations):
-                    outside = None if call is None else call.untrusted
-                    yield Result(text, citations, outside=outside)
+                    untrusted = None if call is None else call.untrusted
+                    yield Result(text, citations, outside=untrusted)
                     return
                 case SpecialistError(code=code, reason=reason) if code not in ENDED_BY_TURN:
                     raise Refused(reason)

@@ -100,7 +100,7 @@ class TaskReports:
         """
         is_report = request.source == "report"
         note = None
-        if is_report or (history.has_news and _can_tell(request, history)):
+        if is_report or (history.has_news and _may_report(request, history)):
             try:
                 note = await self._read_news(request, history, context_tokens, is_report=is_report)
             except StoreError as error:  # a message is answered, and its turn tells nothing
@@ -225,7 +225,7 @@ def seconds_until_due(one: Unreported, now: int, settings: Settings) -> float:
     return due - now / SECOND
 
 
-def _can_tell(request: TurnRequest, history: History) -> bool:
+def _may_report(request: TurnRequest, history: History) -> bool:
     """Whether the answer to a message of a person can contain news: it is free text, and stored as new."""
     return (
         request.source in ("chat", "voice", "api")

@@ -158,7 +158,7 @@ class TaskRunner:
         self._own = dict(look.own)
         if look.last_packet != self._last_packet:
             self._last_packet = look.last_packet
-            self._tell_others()
+            self._notify()
         for task_id, run in self._runs.items():
             if task_id not in look.own:
                 run.stop("cancelled")
@@ -186,11 +186,11 @@ class TaskRunner:
             running = self._running[task.id] = asyncio.create_task(run, name=f"task {task.id}")
             running.add_done_callback(partial(self._forget, task.id))
             self._own[task.id] = task
-        self._tell_others()
+        self._notify()
         if len(claimed) < len(due) or len(due) == tasks.MAX_DUE:  # there may be more
             self._has_news.set()
 
-    def _tell_others(self) -> None:
+    def _notify(self) -> None:
         """Tell the subscribers about a change for which this runner needs no look."""
         has_news = self._has_news.is_set()
         self._tasks.notify()
@@ -355,7 +355,7 @@ class TaskRunner:
         is_owned = await self._store.write_unsynced(tasks.set_turn, task.id, run.id, activity)
         if not is_owned:
             run.stop("cancelled")
-        self._tell_others()
+        self._notify()
 
 
 def _read_run(tx: Tx, task: Task) -> tuple[Exchange | None, Sequence[Attachment]]:

@@ -102,7 +102,7 @@ class Dual:
         is_done = has_converged = False
         while turn.can_call and turn.rounds + 2 + reserved <= self.max_rounds and not (is_done or has_converged):
             if turn.rounds + 1 >= self._wrap_up:
-                self._thinker.tell(WRAP_UP)
+                self._thinker.add_message(WRAP_UP)
             plan = Output({"": (*WORK, "input"), **DELIVERABLE}, SHOWN)
             result = yield Plan(participant=self._thinker, output=plan, round=NewRound("thinker"), reads_on=True)
             if result.is_interrupted:
@@ -123,7 +123,7 @@ class Dual:
 
     def _act(self, instruction: str) -> Passes:
         """Let the actor follow an instruction, and report to the thinker."""
-        self.writer.tell(INSTRUCTION.format(instruction=instruction or "Do what the user asks for."))
+        self.writer.add_message(INSTRUCTION.format(instruction=instruction or "Do what the user asks for."))
         report: list[str] = []
         new_round: NewRound | None = NewRound("actor", instruction)
         while True:
@@ -135,13 +135,13 @@ class Dual:
             report += filter(None, (neutralize(text, self._turn.setup.tokens), *(call.block for call in result.calls)))
             if not result.calls or not self._turn.can_call:
                 break
-        self._thinker.tell(REPORT.format(report="\n\n".join(report) or NO_REPORT))
+        self._thinker.add_message(REPORT.format(report="\n\n".join(report) or NO_REPORT))
         return "complete"
 
     def _deliver(self, notes: str) -> Passes:
         """Let the actor write the answer. The critic reads it before the user, if there is one."""
         if self._is_json:
-            self.writer.tell(DELIVER_JSON.format(notes=notes).strip())
+            self.writer.add_message(DELIVER_JSON.format(notes=notes).strip())
             new_round = NewRound("writer", notes)
             result = yield Plan(participant=self.writer, round=new_round, offers=False, is_json=True)
             return result.finish
@@ -149,12 +149,12 @@ class Dual:
         known = self._turn.results_text
         is_unknown = not find_best(self._outputs, known)
         has_critic = self._critic is not None and not self._turn.is_answer_time
-        told = notes
+        final_notes = notes
         if has_critic and results:
             calls = (f"[{n}] {_describe(call)}" for n, call in enumerate(results, 1))
             names = neutralize("\n".join(calls), self._turn.setup.tokens)
-            told = "\n\n".join(filter(None, (notes, CITE.format(results=names))))
-        self.writer.tell(DELIVER.format(notes=told).strip())
+            final_notes = "\n\n".join(filter(None, (notes, CITE.format(results=names))))
+        self.writer.add_message(DELIVER.format(notes=final_notes).strip())
         if not has_critic:
             return (yield from self._write(notes, is_unknown=is_unknown))
         output = make_output(holds_thinking=is_unknown)
@@ -164,7 +164,7 @@ class Dual:
         is_checked = answer not in ("", known) and not self._turn.is_answer_time
         claims = (yield from self._check(answer, results)) if is_checked else ""
         if claims:
-            self.writer.tell(CORRECT.format(claims=claims))
+            self.writer.add_message(CORRECT.format(claims=claims))
             return (yield from self._write(claims))
         yield Answer(answer)
         return result.finish
@@ -185,7 +185,7 @@ class Dual:
         cited = {int(number) for number in CITATION.findall(answer)}
         blocks = [f"[{n}]\n{call.block}" for n, call in enumerate(results, 1) if n in cited or not cited]
         text = neutralize(answer, self._turn.setup.tokens)
-        self._critic.tell(CHECK.format(answer=text, results="\n\n".join(blocks) or "none"))
+        self._critic.add_message(CHECK.format(answer=text, results="\n\n".join(blocks) or "none"))
         output = Output({"": (*WORK, "unsupported"), **DELIVERABLE}, SHOWN)
         yield Plan(participant=self._critic, output=output, round=NewRound("critic"), reads_on=True, may_fail=True)
         claims = output.text("unsupported") or ("" if self._turn.is_answer_time else output.text(""))

@@ -59,7 +59,7 @@ class Reason:
         while turn.can_call and turn.rounds < self.max_rounds - 1:
             if output is None:
                 if turn.rounds + 1 == self._wrap_up:
-                    writer.tell(WRAP_UP)
+                    writer.add_message(WRAP_UP)
                 output = make_output(None if self._is_json else FINAL)
                 self._outputs.append(output)
             result = yield Plan(participant=writer, output=output, round=NewRound("thinker"))
@@ -82,7 +82,7 @@ class Reason:
             if result.finish == "repetition" or idle_rounds == 2:
                 reason = "converged"
                 break
-            writer.tell(GO_ON)
+            writer.add_message(GO_ON)
             output = None
         else:
             if turn.is_answer_time:
@@ -93,12 +93,12 @@ class Reason:
         """Ask for the answer without specialists, or for the rest of an answer that has begun."""
         new_round = NewRound("writer")
         if self._is_json:
-            self.writer.tell(FINISH_JSON)
+            self.writer.add_message(FINISH_JSON)
             result = yield Plan(participant=self.writer, round=new_round, offers=False, is_json=True)
         else:
             is_unknown = not find_best(self._outputs, self._turn.results_text)
             if output is None or not output.has_answer:
-                self.writer.tell(FINISH)
+                self.writer.add_message(FINISH)
                 output = make_output(FINAL_OR_PLAIN, holds_thinking=is_unknown)
                 self._outputs.append(output)
             result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False)

@@ -105,13 +105,13 @@ class Step:
                 reason = "step_limit"
             elif is_analysis:
                 is_analysis = False
-                planner.tell(ANALYZE)
+                planner.add_message(ANALYZE)
                 output = Output({}, {"": "thinking"})
                 yield self._plan(output, reads_on=True)
                 reason = "ready" if output.text("").lower().startswith("yes") else None
             else:
                 if turn.rounds:
-                    planner.tell(NEXT)
+                    planner.add_message(NEXT)
                 output = Output({}, {}, ends=lambda text: has_ended(text, names))
                 result = yield self._plan(output)
                 calls = result.calls
@@ -151,7 +151,7 @@ class Step:
     def _synthesize(self, reason: StopReason) -> Passes:
         is_json = self._turn.setup.request.sampling.format is not None
         instruction = SYNTHESIZE_JSON if is_json else SYNTHESIZE if self._turn.results else ANSWER
-        self.writer.tell("\n\n".join(filter(None, (instruction, self._turn.setup.operator))))
+        self.writer.add_message("\n\n".join(filter(None, (instruction, self._turn.setup.operator))))
         output = None if is_json else AnswerLines((*self._specialists, *self._turn.setup.tools, *LOOP_CALLS))
         new_round = NewRound("writer")
         result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False, is_json=is_json)

@@ -76,7 +76,7 @@ class Participant:
         )  # fmt: skip
         self._use(self._take(models) or self._successors.pop(0))
 
-    def tell(self, text: str) -> None:
+    def add_message(self, text: str) -> None:
         """Add a message for the participant after its text so far."""
         self.exchange.parts.append(Steer(text, 0))
 

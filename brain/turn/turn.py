@@ -136,7 +136,7 @@ class Turn:
         """Number of rounds so far."""
         return len(self.state.rounds)
 
-    # Control from outside
+    # Commands
 
     def stop(self, reason: Interruption) -> None:
         """End the turn with an event that gives the reason. The first reason counts; an ending turn ignores all."""

@@ -97,8 +97,8 @@ def report_change(verb: str, calendars: UserCalendars, entry: Entry, *, conflict
     if len(others) > CONFLICTS_SHOWN:
         lines.append(f"- and {len(others) - CONFLICTS_SHOWN} more")
     data = {"events": [entry.data()], "conflicts": [other.data() for other in others]}
-    outside = calendars.has_foreign_events([entry, *others])
-    return Result("\n".join(lines), _build_citations([entry]), data, outside=outside)
+    is_untrusted = calendars.has_foreign_events([entry, *others])
+    return Result("\n".join(lines), _build_citations([entry]), data, outside=is_untrusted)
 
 
 def list_free_time(calendars: UserCalendars, draft: EventDraft, hours: str, limit: int) -> Result:
