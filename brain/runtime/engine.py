@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import anyio.lowlevel
 
-from brain.assist.assistance import CallingState
 from brain.errors import BadRequest, SettingsError, StoreError, is_private
 from brain.events import Event, Role, StrategyName
 from brain.memory import Memory
@@ -356,8 +355,12 @@ class Engine:
             if history.task_news is not None:
                 lease.task_end = partial(end_report, lease.history, history.task_news.cursor, actions)
         state = await self._assistant.find_state(request, model)
-        query = await self._embed(request, state)
-        history.recalled = await self._recall(request, history, query)
+        recalls = request.memory and request.user is not None and await self.memory.can_recall(request.user)
+        query = None
+        if recalls or self._assistant.needs_embedding(state):
+            query = await self.memory.embed_query(request.message, private=request.private)
+        if recalls:
+            history.recalled = await self._recall(request, history, query)
         assistance = await self._assistant.decide(request, history, model, state, query)
         recorder = self._open_recorder(request, history)
         store = None if lease is None else lease.store
@@ -553,20 +556,11 @@ class Engine:
         await self.delete(user, task.work_id)
         return await self.tasks.write(tasks.remove, user, task_id)
 
-    async def _embed(self, request: TurnRequest, state: CallingState | None) -> Query | None:
-        """Return the embedding of the message, if recall or the choice of a specialist compares it."""
-        recalls = request.memory and request.user is not None and await self.memory.can_recall(request.user)
-        if not recalls and not self._assistant.needs_embedding(state):
-            return None
-        return await self.memory.embed_query(request.message, private=request.private)
-
     async def _recall(self, request: TurnRequest, history: History, query: Query | None) -> RecallResult:
         """Recall facts and memories about the question, unless the model reads them anyway."""
-        if not request.memory or request.user is None:
-            return RecallResult()
         present = {name for one in history.exchanges for name in (*one.recalled_ids, one.question_id)}
         conversation_id = history.id if history.after_idle else None
-        return await self.memory.recall(request.user, request.message, present, conversation_id, query=query)
+        return await self.memory.recall(request.user or "", request.message, present, conversation_id, query=query)
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,11 +250,11 @@ async def test_a_turn_that_cannot_begin_leaves_no_trace(chat: Chat) -> None:
     assert (refused.value.field, refused.value.status) == ("replace_from", 404)
     assert await chat.stored() == []
 
-    async def fail(*_: object, query: object) -> None:
+    async def fail(user: str) -> bool:
         raise OSError("the memory is gone")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chat.engine.memory, "recall", fail)
+        patch.setattr(chat.engine.memory, "can_recall", fail)
         with pytest.raises(OSError, match="gone"):
             await chat.begin("One?")
     await chat.engine.persistence.wait_stored()
