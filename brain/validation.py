@@ -41,11 +41,7 @@ class DuplicateKeyError(ValueError):
 
 
 def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs, for `json.JSONDecoder`.
-
-    Raises:
-        DuplicateKeyError: a key appears twice.
-    """
+    """Return the object of these pairs, for `json.JSONDecoder`."""
     values = dict(pairs)
     if len(values) < len(pairs):
         raise DuplicateKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
@@ -53,11 +49,7 @@ def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def describe_mismatch(error: msgspec.ValidationError, kind: Any) -> tuple[str, str]:
-    """Return the path of a value that is not of a type, and the problem as the rest of a sentence.
-
-    Args:
-        kind: The type of the whole value.
-    """
+    """Return the path of a value that does not fit the type of the whole, and the problem as the rest of a sentence."""
     problem, path = str(error), ""
     if match := _PATH.search(problem):
         problem, path = problem[: match.start()], match["path"]

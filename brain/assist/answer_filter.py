@@ -56,12 +56,10 @@ class AnswerFilter:
     """The text of an assisted model; the interface is that of `brain.turn.tag_filter.Output`.
 
     Args:
-        question: The message, and what else the model read.
         results: Numbers and names must come from them or the question.
         stops: Texts at which the answer is over. Without results and these, nothing is checked.
 
     Attributes:
-        has_shown: Whether any text was shown.
         is_done: Whether the rest of the text does not matter.
     """
 

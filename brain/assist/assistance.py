@@ -25,14 +25,12 @@ class Assistance(msgspec.Struct, frozen=True, omit_defaults=True):
             left to itself.
         is_small: Whether the model reads little. It is a small or a base model.
         name: The specialist that the message needs; empty if it needs none.
-        params: Parameters of the call.
         question: What Brain asks before it makes the call; empty if the message is clear.
         message: The earlier message that the call is for, if the user now answered such a question with `yes`.
         schema: JSON Schema by which the model writes the parameters, if no rule found them.
         refusal: For people: why Brain does not do what the message asks for, and how they do it.
         is_counted: Whether the model's own call, or its lack, says something about the model.
         is_probe: Whether a model that Brain assists otherwise is left to itself, to see whether it calls now.
-        calls_after_miss: Whether Brain makes the call after an answer without one.
     """
 
     is_assisted: bool
@@ -52,8 +50,6 @@ class CallingState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What Brain has learned about a model: whether it calls specialists by itself.
 
     Attributes:
-        is_assisted: Whether Brain calls specialists for it.
-        right_calls: How often it called the right specialist.
         misses: Specialists that it did not call, since it last called one.
         since_probe: Sure messages since the last probe.
         probes: Probes in vain.

@@ -52,8 +52,7 @@ _TYPES = {"boolean": "boolean", "null": '"null"', "number": "number", "object": 
 def call_grammar(specialists: Sequence[Specialist[..., Any]], syntax: MarkerSyntax = "bracket") -> str:
     """Return the grammar of text that starts with `SPECIALIST_REQUEST`: a call of a specialist, or not a call.
 
-    Returns:
-        The grammar; an empty text without specialists, for another call syntax, or if it would be too long.
+    It is empty without specialists, for another call syntax, or if it would be too long.
     """
     return _build_grammar(tuple(specialists)) if specialists and syntax == "bracket" else ""
 

@@ -203,8 +203,6 @@ class _Message:
     """A message while its parts become values.
 
     Attributes:
-        words: The first words of the text.
-        quoted: The first quoted part, or None.
         is_certain: Whether no value was chosen among several, and none was left out.
     """
 

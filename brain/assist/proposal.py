@@ -59,7 +59,6 @@ async def propose(
 
     Args:
         choose: Returns the specialist that fits best, without the one of this name.
-        fill: Returns the parameters.
     """
     found = None
     for _ in range(2):

@@ -100,12 +100,7 @@ STORED = "router"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The specialist that fits a message best.
-
-    Attributes:
-        confidence: Probability that the message needs it.
-        follows_up: Whether the message needs the previous one.
-    """
+    """The specialist that fits a message best."""
 
     name: str
     confidence: float = 1.0
@@ -168,9 +163,6 @@ class Router:
         """Return the specialist that fits best, or None if the message needs none or this one may not be called.
 
         Args:
-            allowed: Names of the specialists that may be called.
-            without: Name of a specialist that does not fit.
-            embedding_scores: Scores of an `EmbeddingClassifier`.
             has_files: Whether the message has files.
             can_read_files: Whether the conversation has files.
         """

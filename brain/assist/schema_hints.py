@@ -35,8 +35,6 @@ class Property:
         labels: The words of its name and title.
         counted: Words that may follow its number: units, and stems of words in its description.
         role: `from`, `to`, or empty.
-        choices: Values of an enumeration by the words that mean them.
-        phrases: Values of an enumeration by the phrases that mean them.
     """
 
     name: str
@@ -56,7 +54,6 @@ class Profile:
 
     Attributes:
         vocabulary: Words of its name, description and examples, which are no values.
-        before: Words before the values in the examples.
         style: How values look in the examples: `name` (capitals), `code` (digits) or `words`.
     """
 

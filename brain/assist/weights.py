@@ -47,7 +47,6 @@ class Weights(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         scales: Value of a weight of 1 of each class.
         constants: Score of each class without features.
-        rows: The weights of each feature for all classes, as int8.
     """
 
     scales: list[float]
@@ -73,7 +72,6 @@ class Learned(msgspec.Struct, frozen=True, array_like=True):
         classes: Hashes of the texts of each class, by its name.
         features: The features in lines, without those of `base`.
         counts: Number of texts with each feature, as unsigned 16-bit numbers.
-        texts: Number of all texts.
         base: Hash of the weights that these add to; empty for those of `router.bin`.
         sigmoid: Offset and slope that turn a lead into a probability; only in `router.bin`.
     """
@@ -91,11 +89,7 @@ class Learned(msgspec.Struct, frozen=True, array_like=True):
 
 
 def unpack(packed: bytes) -> Learned:
-    """Return what `Learned.pack` encoded.
-
-    Raises:
-        ValueError: It is damaged.
-    """
+    """Return what `Learned.pack` encoded."""
     try:
         return msgspec.msgpack.decode(zlib.decompress(packed), type=Learned)
     except (zlib.error, msgspec.MsgspecError) as error:
@@ -162,9 +156,7 @@ def fit(vectors: Sequence[Vector], labels: Sequence[int], size: int, classes: Se
     A class of few examples counts as much as one of many: their weight is the inverse square root of their number.
 
     Args:
-        labels: The class of each text.
         size: Number of features.
-        classes: The classes to fit.
         count: Number of all classes.
     """
     slices, texts = Slices(), len(vectors)

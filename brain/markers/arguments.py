@@ -25,12 +25,9 @@ PROBLEM = "the parentheses do not contain key=value pairs, separated by commas"
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The values in parentheses.
+    """The values in parentheses, with and without a key. Without `params`, they could not be read.
 
     Attributes:
-        params: The values with a key, or None if the parentheses could not be read.
-        values: The values without a key.
-        problem: Why they could not be read.
         end: Where the text after the closing parenthesis begins.
     """
 
@@ -44,7 +41,6 @@ def read_arguments(text: str, at: int = 0, *, like_python: bool = False) -> Argu
     """Read the values up to the closing parenthesis.
 
     Args:
-        at: Where the text after the opening parenthesis begins.
         like_python: Whether values may have no key, `:` may follow a key, and a value may be an array, an object or
             one of Python's words.
     """

@@ -39,7 +39,6 @@ class ParsedMarker(NamedTuple):
 
     Attributes:
         params: The parameters, or None if the body could not be parsed.
-        problem: Why the body could not be parsed.
         is_complete: False if the characters ended before the marker did.
         is_text: Whether all parameters are texts, which the schema of the specialist may turn into other values.
         more: The other calls of a marker that has several.
@@ -156,7 +155,6 @@ class Cursor:
 
         Args:
             since: The offset where it may begin, if some of it was read already.
-            longest: Characters to read at most, about.
         """
         start, pattern, ending = (
             self.offset if since is None else since,

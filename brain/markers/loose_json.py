@@ -84,11 +84,7 @@ def skip_to_value(cursor: Cursor) -> Steps:
 
 
 def decode_loosely(body: str) -> tuple[Params | None, str]:
-    """Decode one object that `move_past_value` has read; repair it only if it is not JSON, or has a payload.
-
-    Returns:
-        See `decode_object`.
-    """
+    """Decode one object that `move_past_value` has read; repair it only if it is not JSON, or has a payload."""
     value, problem = decode_object(body)
     if value is None or PAYLOAD_START in body:
         value, other = decode_object(_REPAIRS.sub(_repair, body))

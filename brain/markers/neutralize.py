@@ -86,9 +86,6 @@ def neutralize(text: str, tokens: ControlTokens = ALL_TOKENS) -> str:
 
     The first character of each becomes its full-width form: people can still read it, but no scanner and no tokenizer
     recognises it. This includes text that is disguised with invisible or similar characters.
-
-    Args:
-        tokens: Control tokens of the model that reads the text.
     """
     return _neutralize(text, _OPENERS, tokens)
 

@@ -81,10 +81,8 @@ class Scanner:
     """Scans one pass.
 
     Args:
-        syntaxes: The call syntaxes to read.
         template: Chat template of the model, with its first and last token. Empty if it is unknown: then all formats of
             models count.
-        is_continued: Whether the text continues a started answer.
         find_schema: Returns the JSON Schema of a specialist's parameters, for formats whose values are all texts.
         stops: Whether the pass ends at the first character after a call that is neither white space nor the start of
             another call. If False, text continues after each call.

@@ -75,11 +75,7 @@ class Memory:
             return False
 
     async def embed_query(self, message: str, *, private: bool = False) -> Query | None:
-        """Return the embedding of a message, for `recall` and whatever else compares it; None without one in time.
-
-        Args:
-            private: whether only a local model may read the message.
-        """
+        """Return the embedding of a message, for `recall` and whatever else compares it; None without one in time."""
         return await self._items.embed_query(message[:QUESTION_LENGTH], private=private)
 
     async def recall(
@@ -96,7 +92,6 @@ class Memory:
         Args:
             present: IDs of items and messages that the prompt contains already.
             idle_conversation: a conversation that continues after a pause; its summary is recalled first.
-            query: embedding of the message, from `embed_query`; None for keyword search only.
         """
         try:
             profile = await self._profiles.get(user) if self._tokens > 0 else _Profile(is_recall_on=False)

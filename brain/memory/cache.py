@@ -71,7 +71,6 @@ class UserCache(Generic[T]):
     """An LRU cache of one value per user.
 
     Args:
-        read: reads the value from the store.
         users, size: limits for the number of values and their total `size_of`.
     """
 

@@ -64,7 +64,6 @@ def find_quotes(messages: Sequence[UserMessage], text: str, most: int) -> list[Q
 
     Args:
         messages: messages of the user, oldest first; pasted text in them does not count.
-        most: maximum length of a quote in characters.
 
     Returns:
         The quotes as the user wrote them, oldest first; none if the user did not say the text.

@@ -117,10 +117,6 @@ def choose(
 ) -> tuple[list[Item], list[Item]]:
     """Choose the items that fit into the budget.
 
-    Args:
-        about_user: facts about the user, newest first.
-        present: IDs of items and messages that the prompt contains already.
-
     Returns:
         The relevant items, and a few short facts about the user.
     """

@@ -35,10 +35,6 @@ async def make_memory(idle: IdleConversation, model: Model | None, item_id: str,
 
     Args:
         model: writes the summary; None to store quotes of the user.
-
-    Raises:
-        ModelError: the model failed or wrote no summary.
-        TimeoutError: the model took too long.
     """
     earlier = idle.memory
     if not is_worth_memory(idle):

@@ -19,12 +19,7 @@ Package = importlib.metadata.Distribution | None
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An entry point or file with specialists.
-
-    Attributes:
-        origin: The package and its version, or the file name.
-        package: The installed package of an entry point.
-    """
+    """An entry point or file with specialists."""
 
     name: str
     origin: str
@@ -32,11 +27,7 @@ class Source:
     package: Package = None
 
     def load_specialists(self) -> list[Specialist[..., Any]]:
-        """Import the source and return its specialists, each once.
-
-        Raises:
-            RegistrationError: The import fails, or there is no specialist.
-        """
+        """Import the source and return its specialists, each once."""
         try:
             loaded = self.load()
         except RegistrationError:

@@ -85,11 +85,7 @@ def bind(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Callabl
 
 
 def read_result(value: Any) -> Result:
-    """Convert the return value of a specialist to a result of exact types, within limits.
-
-    Raises:
-        Exception: Of any kind, if the value is invalid.
-    """
+    """Convert the return value of a specialist to a result of exact types, within limits."""
     if isinstance(value, Result):
         citations = []
         for citation in islice(value.citations, MAX_CITATIONS):
@@ -118,8 +114,6 @@ async def execute(
     """Run a call whose parameters are bound.
 
     Args:
-        dependencies: Values for the keyword-only parameters, by type.
-        on_progress: Called on the event loop until the call ends.
         timeout: Time limit for the whole call, in seconds. The specialist's `idle_timeout` applies as well.
     """
     function = partial(function, **inject(specialist.injected, dependencies))
@@ -141,7 +135,6 @@ async def run(
     It returns within `CANCEL_SECONDS` of its time limit or cancellation, whatever the specialist does.
 
     Args:
-        name: Name of the specialist.
         read: Converts the value. An exception in it is a failure of the specialist.
         idle_timeout: Longest time between two reports of progress, in seconds.
     """
@@ -236,11 +229,7 @@ def _guard_more(more: Callable[[int], str]) -> Callable[[int], str]:
 
 
 def plain_text(text: Any) -> str:
-    """Return a well-formed string of the exact type `str`, because methods of a subclass could do anything later.
-
-    Raises:
-        TypeError: The value is not a string.
-    """
+    """Return a well-formed string of the exact type `str`, because methods of a subclass could do anything later."""
     if not isinstance(text, str):
         raise TypeError(f"text must be a str, not a {type(text).__name__}")
     return replace_surrogates(str.__str__(text))

@@ -52,12 +52,8 @@ class Entry:
     """A registered specialist.
 
     Attributes:
-        origin: The package, file or program that provides it.
-        settings: An instance of its settings class.
         unavailable_reason: For the operator: why it cannot run, and the remedy. None if it can.
         public_reason: Why it cannot run, for clients: without settings, commands and paths of the server.
-        version: Its version, else that of its package.
-        is_allowed: Whether the operator allows it.
     """
 
     specialist: Specialist[..., Any]

@@ -46,9 +46,6 @@ def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...
 
     Args:
         injected_types: Types that only Brain can provide. Their parameters must be keyword-only.
-
-    Raises:
-        RegistrationError: A parameter has no annotation, no name, or a type that JSON Schema cannot express.
     """
     hints = _read_hints(function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -143,11 +140,7 @@ def build_validator(schema: Schema) -> "Draft202012Validator":
 
 
 def check_schema(schema: Schema) -> None:
-    """Check the schema of parameters. It takes up to 20 ms.
-
-    Raises:
-        RegistrationError: The schema is not valid, not for an object, or refers to another document.
-    """
+    """Check the schema of parameters. It takes up to 20 ms."""
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise RegistrationError('its parameters must be a JSON Schema of type "object"')
     from jsonschema import Draft202012Validator

@@ -51,7 +51,6 @@ def question(message: str, information: str, notes: Sequence[str], *, is_plain: 
     """Return the newest message.
 
     Args:
-        notes: The time and recalled facts.
         is_plain: Whether a base model continues it.
     """
     known = "\n\n".join(filter(None, (*notes, information)))

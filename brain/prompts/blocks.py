@@ -46,7 +46,6 @@ def result_text(
 
     Args:
         more: Called with the number of characters shown. Returns the instruction to get the rest.
-        tokens: Control tokens of the model.
     """
     full_length, text = len(text), text.lstrip("\r\n")
     skipped, text = full_length - len(text), text.rstrip("\r\n")

@@ -26,12 +26,7 @@ _FIRST_PASS = -1_000_000
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """An unfinished exchange.
-
-    Attributes:
-        after: Instructions between the question and the answer.
-        is_from_user: Whether the user wrote the question.
-    """
+    """An unfinished exchange."""
 
     before: list[Message] = field(default_factory=list)
     question: str = ""
@@ -54,8 +49,6 @@ class ClientHistory:
 
     Args:
         request: The request without question and files, which `build` adds.
-        specialists: Names of specialists, which client tools cannot have.
-        tokens: Control tokens of the model.
         private: Those of the specialists whose results contain private data. Those of client tools may.
     """
 
@@ -79,11 +72,7 @@ class ClientHistory:
     def build(
         self, messages: Sequence[ClientMessage], conversation_id: str, answers: Marks = UNKNOWN
     ) -> tuple[TurnRequest, History]:
-        """Return the request with the newest question and its files, and the earlier history.
-
-        Args:
-            answers: Marks of the answers in the messages, if there are any.
-        """
+        """Return the request with the newest question and its files, and the earlier history."""
         for message in messages:
             match message.role:
                 case "system":

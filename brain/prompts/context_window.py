@@ -28,7 +28,6 @@ class Window:
 
     Attributes:
         messages: Messages including the question. An exchange has two.
-        tokens: Tokens of these messages.
         seconds: Idle time after which the model starts with an empty context.
     """
 

@@ -65,12 +65,8 @@ class SystemPrompt:
     """The system message of a turn. The same values always give the same bytes.
 
     Attributes:
-        operator: Instructions of the operator.
-        client: Instructions of the request.
         tools: The client's tools, by the names that the model uses.
-        instructions: Instructions of the strategy.
         must_call: Whether the model must call one of `tools`, or the client's name for the tool that it must call.
-        tokens: Control tokens of the model.
     """
 
     specialists: Sequence[Specialist[..., Any]]
@@ -122,12 +118,7 @@ class SystemPrompt:
 
 
 class FixedPart(NamedTuple):
-    """The part of the prompt that all requests to one model share.
-
-    Attributes:
-        lines: One line per specialist, for calls in the text.
-        tools: One tool per specialist, for native calls.
-    """
+    """The part of the prompt that all requests to one model share, with a line or a tool per specialist."""
 
     text: str
     detail: Detail
@@ -311,11 +302,7 @@ def _example(schema: Any, root: Mapping[str, Any], question: str, depth: int = 0
 
 
 def shape(schema: Mapping[str, Any], *, meanings: bool = True) -> str:
-    """Return a schema in the short notation that models know from TypeScript.
-
-    Args:
-        meanings: Whether to include the descriptions of parameters.
-    """
+    """Return a schema in the short notation that models know from TypeScript; `meanings` are descriptions."""
     return _shape(schema, schema, 0, meanings)
 
 

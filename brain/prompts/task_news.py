@@ -29,8 +29,6 @@ def write_news(
 
     Args:
         packets: The packets that nobody has reported, oldest first.
-        tasks: Tasks of the conversation by their IDs, among them those of the packets.
-        context_tokens: Context size of the model.
         is_report: Whether Brain starts the turn. Otherwise the user wrote a message.
     """
     wanted = [packet for packet in packets if _is_current(packet, tasks.get(packet.task_id))]

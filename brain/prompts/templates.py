@@ -158,12 +158,7 @@ def recall_note(lines: Sequence[str]) -> str:
 
 
 def summary_request(title: str, earlier: str, messages: Sequence[tuple[str, str]]) -> str:
-    """Return the request for a summary of a conversation.
-
-    Args:
-        earlier: Summary of the messages before these.
-        messages: Pairs of a speaker and a text.
-    """
+    """Return the request for a summary of a conversation: a former summary, then speakers and what they said."""
     before = [f"Your earlier summary. Keep what still matters:\n{earlier}"] if earlier else []
     lines = [f"{speaker}: {text}" for speaker, text in messages]
     whole = "\n\n".join([f"The conversation {json.dumps(title, ensure_ascii=False)}.", *before, *lines])

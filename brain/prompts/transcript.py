@@ -36,8 +36,6 @@ class Transcript:
     """The text that the model of one turn reads: system message, earlier exchanges and the current exchange.
 
     Args:
-        system: The system message for calls in the text.
-        native: The system message and the tools for native calls, if the turn may use them.
         resume: How to ask for the next pass, whatever the model supports.
         continue_text: Text after the results of a pass of this exchange, in a message.
     """
@@ -233,13 +231,7 @@ def question_text(
     notes: Iterable[str] = (),
     tokens: ControlTokens = ALL_TOKENS,
 ) -> str:
-    """Return the newest message: clock, notes, files, context, result blocks of automatic calls, and the user's text.
-
-    Args:
-        notes: Recalled facts, and news of background tasks.
-        max_file_bytes: Total size of all text files.
-        tokens: Control tokens of the model.
-    """
+    """Return the newest message: clock, notes, files, context, blocks of automatic calls, and the user's text."""
     sections = [] if request.now is None else [templates.clock_note(request.now, request.time_zone)]
     if request.source == "voice":
         sections.append(templates.VOICE_NOTE)

@@ -56,15 +56,7 @@ _ROLE_MODEL = Rule(parsers.role_model, "`builtin`, `ollama:NAME`, `openai:NAME`,
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The specialists and rate limits of one user.
-
-    Attributes:
-        specialists: The allowed ones among those that the operator allows; None for all of them.
-        turns_a_minute: Maximum number of turns per minute; 0 for unlimited.
-        turns_at_once: Maximum number of running turns; 0 for unlimited.
-        tasks_per_day: Maximum number of task runs per day; 0 for unlimited.
-        task_tokens_per_day: Maximum number of tokens of all task runs per day; 0 for unlimited.
-    """
+    """The specialists and rate limits of one user; None allows all specialists, and 0 is no limit."""
 
     specialists: frozenset[str] | None = None
     turns_a_minute: int = 0
@@ -75,14 +67,7 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class TaskProfile:
-    """How tasks of one profile run.
-
-    Attributes:
-        model: None for the default model.
-        strategy: None for the default strategy.
-        seconds: Time limit of a run.
-        calls: None for the limit of a turn.
-    """
+    """How tasks of one profile run; None is the default of a turn."""
 
     model: str | None = None
     strategy: StrategyName | None = None
@@ -430,9 +415,6 @@ class Settings:
         """Return the model for a name from MODELS or a short form, with its server and key.
 
         MODEL_URL and MODEL_KEY belong to one server: that of the `openai:` models if MODEL has any, else Ollama's.
-
-        Raises:
-            SettingsError: A standard environment variable has a bad value.
         """
         row = next((row for row in self.models if row.name == name), None) or self._short(name)
         return model_rows.complete_row(row, self.standard)

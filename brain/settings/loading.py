@@ -31,13 +31,9 @@ def read(
     """Read the settings.
 
     Args:
-        config: A TOML file.
         overrides: Settings of the command line, or of a program.
         variables: The environment for `key_env` of models; `environ` by default.
         label: What errors write before the name of such a setting.
-
-    Raises:
-        SettingsError: A setting is unknown or has a bad value.
     """
     entries: dict[str, tuple[str, Any]] = {}  # by key: where it was set, and its value
     specialist_settings: Mapping[str, Any] = {}

@@ -52,13 +52,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class Prefixes(msgspec.Struct, frozen=True):
-    """What an embedding model expects before a text.
-
-    Attributes:
-        query: Before a text to search for.
-        passage: Before a text to be found.
-        fact: Before a fact or summary of the memory.
-    """
+    """What an embedding model expects before a text: a query, a passage to be found, or a fact of the memory."""
 
     query: str = ""
     passage: str = ""
@@ -66,22 +60,14 @@ class Prefixes(msgspec.Struct, frozen=True):
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One model with its server and key.
+    """One model with its server and key. None leaves a decision to the server, its address or the setting.
 
     Attributes:
         name: Name in requests, lists and metrics.
         kind: `auto`, `builtin`, `ollama`, `openai` or `script`.
         model: Name at the server, or the script's file.
-        url: Base URL of the server.
         key: API key, sent to this server only.
-        resume: Resume mode; None to decide by server.
-        sees_images: True if the model takes images; None to ask the server.
-        context: Size of the context window in tokens; None to ask the server.
         embeddings: The server's embedding model; None for the model itself.
-        embeddings_prefix: What that model expects before a text; None to decide by its name.
-        fallback: Models that continue its answers when it fails; None for FALLBACK_MODEL.
-        assist: When Brain calls specialists for it; None for ASSIST.
-        price: Its price; None if it is unknown or free.
         local: Whether it may read private conversations; None to decide by address.
         notes: The standard environment variables that it uses, as phrases for people.
     """
@@ -178,16 +164,7 @@ _OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings", 
 
 
 def read_rows(value: Any, variables: Mapping[str, str]) -> tuple[ModelRow, ...]:
-    """Read the table MODELS.
-
-    Args:
-        value: A table of TOML, or JSON.
-        variables: Environment variables for `key_env`.
-
-    Raises:
-        SettingsError: A row or a field is wrong.
-        ValueError, TypeError: It is not a table of tables.
-    """
+    """Read the table MODELS; `variables` are the environment for `key_env`."""
     return tuple(_row(name, fields, variables) for name, fields in parsers.table(value).items())
 
 
@@ -219,12 +196,6 @@ def complete_row(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
     """Fill in the server and key of a row from standard variables and defaults.
 
     OPENAI_API_KEY goes to the server of OPENAI_BASE_URL or to api.openai.com only.
-
-    Args:
-        standard: The environment variables of `STANDARD` that are set.
-
-    Raises:
-        SettingsError: A variable has a bad value.
     """
     if row.kind == "openai":
         return _with_key(_with_url(row, "OPENAI_BASE_URL", standard, _parse_url, OPENAI_URL), standard)

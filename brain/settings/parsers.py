@@ -1,6 +1,7 @@
 """Parsers of settings: they turn the text of an operator into a value.
 
-A bad value raises `ValueError` or `TypeError`; the caller names the setting.
+A bad value raises `ValueError` or `TypeError`, and the caller names the setting. A bad field of a table raises
+`SettingsError` with its path.
 """
 
 import ipaddress
@@ -292,11 +293,7 @@ def keys(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
-    """Parse the table of users.
-
-    Raises:
-        SettingsError: A field of a user is unknown or has a bad value.
-    """
+    """Parse the table of users."""
     rights_by_user = table(value)
     if not all(name and name.isprintable() for name in rights_by_user):
         raise ValueError
@@ -304,11 +301,7 @@ def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 
 def task_profiles(value: Any) -> Mapping[str, Mapping[str, Any]]:
-    """Parse the table of the profiles of tasks.
-
-    Raises:
-        SettingsError: A profile or a field is unknown, or has a bad value.
-    """
+    """Parse the table of the profiles of tasks."""
     profiles = table(value)
     if not set(profiles).issubset(get_args(ProfileName)):
         raise ValueError
@@ -316,12 +309,7 @@ def task_profiles(value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 
 def table(value: Any) -> Mapping[str, Any]:
-    """Parse a table: from TOML, or JSON in the environment.
-
-    Raises:
-        json.JSONDecodeError: It is not JSON.
-        TableError: It is no table, or has a key twice.
-    """
+    """Parse a table: from TOML, or JSON in the environment."""
     try:
         parsed = json.loads(value, object_pairs_hook=reject_duplicate_keys) if isinstance(value, str) else value
     except DuplicateKeyError as error:
@@ -334,14 +322,7 @@ def table(value: Any) -> Mapping[str, Any]:
 
 
 def fields(place: str, values: Any, known: Mapping[str, Rule]) -> dict[str, Any]:
-    """Parse the fields of a table.
-
-    Args:
-        place: The path of the table, for errors.
-
-    Raises:
-        SettingsError: A field is unknown or has a bad value.
-    """
+    """Parse the fields of a table; `place` is its path for errors."""
     names = ", ".join(known)
     if not isinstance(values, dict):
         raise SettingsError(f"{place} must be a table with any of {names}.", "Correct it.")

@@ -113,12 +113,6 @@ class RateLimit(logging.Filter):
 
     So clients without a key cannot fill the disk. A kind is a place in the code, since some libraries format messages
     before they log them. Records of level INFO, such as those of turns, are not limited.
-
-    Args:
-        handler: the handler to limit.
-        most: limit for records of one kind per period.
-        seconds: length of a period.
-        clock: seconds of a monotonic clock.
     """
 
     def __init__(

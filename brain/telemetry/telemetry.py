@@ -23,11 +23,7 @@ class Telemetry:
         self._tracer: Tracer | None = None
 
     def open(self) -> None:
-        """Prepare traces if the setting TRACES enables them.
-
-        Raises:
-            SettingsError: as in `Tracer`.
-        """
+        """Prepare traces if the setting TRACES enables them."""
         if self._settings.traces != "off":
             self._tracer = Tracer(self._settings.traces, self._registry)
 

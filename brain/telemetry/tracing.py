@@ -109,11 +109,7 @@ class Tracer:
 
 
 def make_processor(where: Where) -> Any:
-    """Create a processor that exports spans in the background. The caller must shut it down.
-
-    Raises:
-        SettingsError: as in `Tracer`.
-    """
+    """Create a processor that exports spans in the background. The caller must shut it down."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter

@@ -27,13 +27,7 @@ log = logging.getLogger("brain")
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Code that blocked the event loop.
-
-    Attributes:
-        specialist: the name of the specialist; `?` for other code.
-        place: the innermost line in the specialist's file, or of the whole stack.
-        stack: the stack, innermost line last.
-    """
+    """Code that blocked the event loop: `?` or a specialist, and the innermost line in its file or of the stack."""
 
     specialist: str
     place: str
@@ -47,7 +41,6 @@ class Watchdog:
     reports the task if it still runs after that time and the callback has not run.
 
     Args:
-        specialists: the specialists, by name.
         report: called in the watching thread, once per blocking step.
     """
 
