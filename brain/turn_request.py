@@ -9,8 +9,6 @@ from brain.events import AssistMode, Limits, MarkerSyntax, StrategyName, SyntaxN
 from brain.messages import Attachment, Source
 from brain.task import Task
 
-Dialect = Literal["openai", "ollama"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -37,7 +35,7 @@ class Sampling:
     effort: bool | str | None = None
     format: Literal["json"] | Mapping[str, Any] | None = None
     keep_alive: str | float | None = None
-    dialect: Dialect | None = None
+    dialect: Literal["openai", "ollama"] | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Outcome = Literal["right", "other", "none"]
+CallingOutcome = Literal["right", "other", "none"]
 """What a model did with a message that needs a specialist: it called this one, another one, or none."""
 
 MAX_MISSES = 3
@@ -70,7 +70,7 @@ class CallingState(msgspec.Struct, frozen=True, omit_defaults=True):
         """Count a sure message for which Brain called the specialist."""
         return msgspec.structs.replace(self, since_probe=self.since_probe + 1)
 
-    def learn(self, outcome: Outcome, specialist: str, *, is_private: bool, is_small: bool) -> "CallingState":
+    def learn(self, outcome: CallingOutcome, specialist: str, *, is_private: bool, is_small: bool) -> "CallingState":
         """Learn from a sure message that was left to the model.
 
         Assistance begins after `MAX_MISSES` misses. A capable model may know what an encyclopedia says, so the misses

@@ -230,7 +230,7 @@ async def find_model(url: str, seconds: float, key: str | None = None) -> str | 
         ModelError: No server answers within `seconds`, or it is not an Ollama server.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else None
-    async with client.Client(url, headers) as server:
+    async with client.HTTPClient(url, headers) as server:
         try:
             with failures.translate_errors(url):
                 async with asyncio.timeout(seconds):

@@ -65,7 +65,7 @@ class Remote(Model):
         self._has_refused_tools = False
         self._url = row.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {row.key}"} if row.key else None
-        self._http = client.Client(self._url, self._headers)
+        self._http = client.HTTPClient(self._url, self._headers)
         self._request = self._http.prepare_post(self._path)
         self._probing = asyncio.Lock()
         self._probed: tuple[float, str | None] | None = None

@@ -21,7 +21,7 @@ class BodyStream(Protocol):
     def aclose(self) -> Awaitable[object]: ...
 
 
-class Client(httpx.AsyncClient):
+class HTTPClient(httpx.AsyncClient):
     """A client for one server. Reading has no timeout: the turn limits the silence of a model.
 
     It uses `Transport`, or httpx's own transport if the environment sets a proxy and the server is not on loopback.

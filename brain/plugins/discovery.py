@@ -18,7 +18,7 @@ Package = importlib.metadata.Distribution | None
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SpecialistSource:
     """An entry point or file with specialists."""
 
     name: str
@@ -44,15 +44,15 @@ class Source:
         return specialists
 
 
-def find_sources(folder: Path | None) -> Iterator[Source]:
+def find_sources(folder: Path | None) -> Iterator[SpecialistSource]:
     """Yield the entry points of installed packages, then the files of a directory, each sorted by name."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for point in sorted(points, key=lambda point: (point.name, str(point.value))):
         origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-        yield Source(point.name, origin, point.load, point.dist)
+        yield SpecialistSource(point.name, origin, point.load, point.dist)
     for path in sorted(folder.glob("*.py")) if folder else ():
         if not path.name.startswith("_"):
-            yield Source(path.stem, path.name, partial(_import_file, path))
+            yield SpecialistSource(path.stem, path.name, partial(_import_file, path))
 
 
 def _import_file(path: Path) -> ModuleType:

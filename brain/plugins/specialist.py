@@ -29,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Preview = Callable[..., "Awaitable[str | Result | None] | str | Result | None"]
-Approval = Literal["never", "always"] | Callable[[Mapping[str, Any]], bool]
+ApprovalRule = Literal["never", "always"] | Callable[[Mapping[str, Any]], bool]
 Assist = Callable[[str, AssistContext], Mapping[str, Any] | None]
 Sends = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 
@@ -75,7 +75,7 @@ class Options(TypedDict, total=False):
     timeout: float
     idle_timeout: float
     requires_user: bool
-    approval: Approval
+    approval: ApprovalRule
     preview: Preview
     read_only: bool | Callable[[Mapping[str, Any]], bool]
     outside: bool
@@ -114,7 +114,7 @@ class Specialist(Generic[P, R]):
     timeout: float | None = None
     idle_timeout: float | None = None
     requires_user: bool = False
-    approval: Approval = "never"
+    approval: ApprovalRule = "never"
     preview: Preview | None = None
     read_only: bool | Callable[[Mapping[str, Any]], bool] = False
     outside: bool = True

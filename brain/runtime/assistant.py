@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec.structs import replace as replace_struct
 
-from brain.assist.assistance import SMALL_MODEL, Assistance, CallingState, Outcome
+from brain.assist.assistance import SMALL_MODEL, Assistance, CallingOutcome, CallingState
 from brain.assist.params import Filled, build_params, find_texts, required_schema
 from brain.assist.proposal import is_yes, propose
 from brain.assist.router import (
@@ -319,7 +319,7 @@ class Assistant:
                 if assistance.is_assisted and not _has_called(exchange):
                     state = before.assist()
                 else:
-                    outcome: Outcome = "right" if assistance.is_assisted else _outcome(exchange, name)
+                    outcome: CallingOutcome = "right" if assistance.is_assisted else _outcome(exchange, name)
                     state = before.learn(outcome, name, is_private=is_private, is_small=is_small(model))
                 await self._store.write_unsynced(server_data.set_server_value, key, msgspec.json.encode(state).decode())
             except StoreError as error:
@@ -394,7 +394,7 @@ def _key(model: Model) -> str:
     return f"assist {row.model} {redact_url(row.url or '')}"
 
 
-def _outcome(exchange: Exchange, name: str) -> Outcome:
+def _outcome(exchange: Exchange, name: str) -> CallingOutcome:
     """Return what the model did with a message that needs this specialist. A call that failed is one, too."""
     calls = [part for part in exchange.parts if isinstance(part, Call)]
     called = [call.name for call in calls if call.by == "model" and call.code not in NO_CALL]

@@ -30,7 +30,6 @@ from brain.task import (
 )
 from brain.tasks import schedule
 
-Unsubscribe = Callable[[], None]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ class Tasks:
         self.now = now
         self._listeners: dict[object, Callable[[], None]] = {}
 
-    def subscribe(self, notify: Callable[[], None]) -> Unsubscribe:
+    def subscribe(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Call `notify` after each change by this process, and after changes by others that it has noticed."""
         key = object()
         self._listeners[key] = notify

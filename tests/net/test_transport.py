@@ -362,7 +362,7 @@ def test_nothing_is_unpacked(
                 monkeypatch.setattr(model_client, "LOOPBACK", ())
                 monkeypatch.setattr(model_client, "getproxies", lambda: {"http": "http://127.0.0.1:9"})
                 monkeypatch.setenv("NO_PROXY", "*")
-            async with model_client.Client(server.url) as client:
+            async with model_client.HTTPClient(server.url) as client:
                 try:
                     if is_streamed:
                         response = await client.send_prepared(client.prepare_post("/chat"), b"{}")
