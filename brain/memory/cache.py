@@ -128,16 +128,14 @@ class UserCache(Generic[T]):
         self._total -= entry.size if entry is not None else 0
 
 
-class RecentInteractions:
+class RecentInteractions(UserCache[Sequence[Interaction]]):
     """Caches the newest interactions of recent users, newest first."""
 
     def __init__(self, store: Store, others: StoreVersion) -> None:
-        self._store = store
-        self._cache = UserCache(others, self._read, MAX_USERS, MAX_BYTES, _size_of)
+        async def read(user: str) -> Sequence[Interaction]:
+            return [_shorten(one) for one in await store.read(conversations.recent, user, CACHED_INTERACTIONS)]
 
-    async def get(self, user: str) -> Sequence[Interaction]:
-        """Return the user's newest interactions."""
-        return await self._cache.get(user)
+        super().__init__(others, read, MAX_USERS, MAX_BYTES, _size_of)
 
     def add(self, user: str, interaction: Interaction) -> None:
         """Add a stored interaction."""
@@ -148,14 +146,7 @@ class RecentInteractions:
             others = [one for one in newest if (one.conversation_id, one.started) != place]
             return sorted([new, *others], key=lambda one: one.started, reverse=True)[:CACHED_INTERACTIONS]
 
-        self._cache.change(user, add)
-
-    def forget(self, user: str) -> None:
-        """Drop the interactions of a user."""
-        self._cache.forget(user)
-
-    async def _read(self, user: str) -> Sequence[Interaction]:
-        return [_shorten(one) for one in await self._store.read(conversations.recent, user, CACHED_INTERACTIONS)]
+        self.change(user, add)
 
 
 def _bucket(user: str) -> int:
