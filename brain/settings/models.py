@@ -188,7 +188,7 @@ def _row(name: str, fields: Any, variables: Mapping[str, str]) -> ModelRow:
         if not variables.get(variable, "").strip():
             message = f"{place}.key_env names the environment variable {variable}, which is not set."
             raise SettingsError(message, f"export {variable}=KEY")
-        values["key"] = _parse_key(f"{variable}, which {place}.key_env names", variables[variable])
+        values["key"] = parsers.KEY.read(variables[variable], f"{variable}, which {place}.key_env names")
     return ModelRow(name=name, kind=kind, model=model, **values)
 
 
@@ -220,23 +220,12 @@ def _with_key(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
     if row.key is not None or key is None or _origin(url) != _origin(standard.get("OPENAI_BASE_URL", OPENAI_URL)):
         return row
     note = f"OPENAI_API_KEY is sent to {urlsplit(url).hostname} only"
-    return replace(row, key=_parse_key("OPENAI_API_KEY", key), notes=(*row.notes, note))
-
-
-def _parse_key(place: str, value: str) -> str:
-    try:
-        return parsers.key(value)
-    except ValueError:
-        message = parsers.describe_invalid(place, value, _FIELDS["key"].allowed, secret=True)
-        raise SettingsError(message, "Correct it.") from None
+    return replace(row, key=parsers.KEY.read(key, "OPENAI_API_KEY"), notes=(*row.notes, note))
 
 
 def _parse_url(variable: str, value: str) -> str:
-    try:
-        return parsers.url(value)
-    except ValueError:
-        message = parsers.describe_invalid(variable, value, _FIELDS["url"].allowed)
-        raise SettingsError(message, f"export {variable}=URL") from None
+    url: str = parsers.URL.read(value, variable, f"export {variable}=URL")
+    return url
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None] | None:

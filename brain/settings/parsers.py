@@ -47,6 +47,13 @@ class Rule:
     secret: bool = False
     """Whether an error hides the value."""
 
+    def read(self, value: Any, place: str, advice: str = "Correct it.") -> Any:
+        """Return the parsed value that was set at a place. A bad one raises `SettingsError`."""
+        try:
+            return self.parse(value)
+        except (TypeError, ValueError):
+            raise SettingsError(describe_invalid(place, value, self.allowed, secret=self.secret), advice) from None
+
 
 class TableError(ValueError):
     """A bad table; the text is a sentence."""
@@ -330,15 +337,7 @@ def fields(place: str, values: Any, known: Mapping[str, Rule]) -> dict[str, Any]
         if name not in known:
             near = suggest(name, known)
             raise SettingsError(f"Unknown setting {place}.{name}.{near} Known: {names}.", "Correct or remove it.")
-    return {name: _field(f"{place}.{name}", value, known[name]) for name, value in values.items()}
-
-
-def _field(place: str, value: Any, known: Rule) -> Any:
-    try:
-        return known.parse(value)
-    except (TypeError, ValueError):
-        message = describe_invalid(place, value, known.allowed, secret=known.secret)
-        raise SettingsError(message, "Correct it.") from None
+    return {name: known[name].read(value, f"{place}.{name}") for name, value in values.items()}
 
 
 def folder(value: Any) -> Path:
