@@ -41,7 +41,7 @@ def information(texts: Sequence[str], max_bytes: int) -> str:
     """Return the beginning of each result, together at most as long as this."""
     parts, room = [], max_bytes
     for n, text in enumerate(texts):
-        part = _shorten(text.strip(), room // (len(texts) - n))
+        part = cut_text(text.strip(), room // (len(texts) - n))
         room -= len(part)
         parts.append(part)
     return "\n\n".join(filter(None, parts))
@@ -72,7 +72,7 @@ def shorten_history(history: History, most: int, *, is_plain: bool) -> History:
     """Return the history with the beginnings of the newest messages and answers, without results and notes."""
     shown = []
     for one in history.exchanges[-most:] if most else ():
-        message, answer = (_shorten(text, MAX_EARLIER_BYTES) for text in (one.message, one.answer))
+        message, answer = (cut_text(text, MAX_EARLIER_BYTES) for text in (one.message, one.answer))
         if message and answer and is_plain:
             shown.append(Exchange(f"Question: {message}\nAnswer: {answer}"))
         elif message and answer:
@@ -83,7 +83,3 @@ def shorten_history(history: History, most: int, *, is_plain: bool) -> History:
 def parameter_instruction(name: str, schema: Mapping[str, Any]) -> str:
     """Return the system message for a model that writes the parameters of a call."""
     return f"Write the parameters of {name} for the message as JSON: {shape(schema)}"
-
-
-def _shorten(text: str, max_bytes: int) -> str:
-    return text if len(text.encode()) <= max_bytes else cut_text(text, max_bytes)

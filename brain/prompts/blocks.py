@@ -9,7 +9,7 @@ from brain.assist.result_answer import ResultText, compose_answer
 from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Call
-from brain.text import BYTES_PER_TOKEN, one_line, shorten
+from brain.text import BYTES_PER_TOKEN, one_line, shorten, utf8_size
 
 MAX_SHOWN_BYTES = 2_000
 """Size of a result that is shown as the answer."""
@@ -63,10 +63,12 @@ def result_text(
 
 
 def cut_text(text: str, max_bytes: int) -> str:
-    """Return the start of `text`, up to the end of a row, a sentence, a line or a word.
+    """Return a text, or its start up to the end of a row, a sentence, a line or a word.
 
-    It never ends with a heading or the head of a table.
+    The start never ends with a heading or the head of a table.
     """
+    if utf8_size(text) <= max_bytes:
+        return text
     text = text.encode()[: max(max_bytes, 0)].decode(errors="ignore")
     row = text.rfind("\n") + 1
     is_in_row = text.startswith("|", row)
