@@ -34,11 +34,11 @@ class InjectedParameter(msgspec.Struct, frozen=True):
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """The signature of a function: `struct` and `schema` for the model's parameters, and the injected ones."""
+    """The signature of a function: `schema` and perhaps `struct` for the model's parameters, and the injected ones."""
 
-    struct: type[msgspec.Struct]
     schema: Schema
     injected: Mapping[str, InjectedParameter]
+    struct: type[msgspec.Struct] | None = None
 
 
 def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...] = ()) -> Signature:
@@ -78,7 +78,7 @@ def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...
         _restore_order(described, _literal_values(hints.get(name)))
     if components:
         schema["$defs"] = components
-    return Signature(struct, schema, find_injected(function))
+    return Signature(schema, find_injected(function), struct)
 
 
 def _literal_values(hint: Any) -> list[Any]:

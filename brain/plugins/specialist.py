@@ -14,6 +14,7 @@ from brain.plugins.context import AssistContext, Context, Result
 from brain.plugins.schema import (
     InjectedParameter,
     Schema,
+    Signature,
     build_validator,
     check_schema,
     find_injected,
@@ -193,9 +194,7 @@ def specialist(function: Callable[..., Any] | None = None, /, **options: Unpack[
             signature = read_signature(function, (Context,))
             if not description:
                 raise RegistrationError("it has no docstring; the model needs one to know its purpose")  # noqa: TRY301
-            return _build(
-                function, name, description, signature.schema, signature.injected, others, struct=signature.struct
-            )
+            return _build(function, name, description, signature, others)
         except RegistrationError as error:
             raise RegistrationError(f"specialist {name}: {error}") from error
 
@@ -214,7 +213,7 @@ def from_schema(
         if not description:
             raise RegistrationError("its description is empty")  # noqa: TRY301
         _check_accepts(handler, ({},), "its handler must take the parameters as one mapping")
-        return _build(handler, name, description, parameters, find_injected(handler), options)
+        return _build(handler, name, description, Signature(parameters, find_injected(handler)), options)
     except RegistrationError as error:
         raise RegistrationError(f"specialist {name}: {error}") from error
 
@@ -276,13 +275,7 @@ _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
 
 
 def _build(
-    function: Callable[P, R],
-    name: str,
-    description: str,
-    parameters: Schema,
-    injected: Mapping[str, InjectedParameter],
-    options: Options,
-    struct: type[msgspec.Struct] | None = None,
+    function: Callable[P, R], name: str, description: str, signature: Signature, options: Options
 ) -> Specialist[P, R]:
     """Check name, options and schema, and create the specialist."""
     if not isinstance(name, str) or not SPECIALIST_NAME.fullmatch(name):
@@ -311,11 +304,12 @@ def _build(
         values["sends"] = frozenset(values["sends"])
     is_included = str(getattr(function, "__module__", "")).startswith("specialists.")  # tests check these
     if not is_included:
-        check_schema(parameters)
+        check_schema(signature.schema)
     pairs = [(one, None) if isinstance(one, str) else one for one in values.get("examples", ())]
     values["examples"] = tuple(question for question, _ in pairs)
     values["example_params"] = {question: params for question, params in pairs if params is not None}
-    found = Specialist(function, name, " ".join(description.split()), parameters, injected, struct, **values)
+    read = signature.schema, signature.injected, signature.struct
+    found = Specialist(function, name, " ".join(description.split()), *read, **values)
     for question, params in () if is_included else found.example_params.items():
         if problems := find_problems(found.validator, params):
             raise RegistrationError(f"the parameters of example {question!r} are invalid: {'; '.join(problems)}")
