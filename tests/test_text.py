@@ -9,11 +9,32 @@ import brain.text as text_module
 from brain.text import (
     TextBuffer,
     escape_invisible,
+    first_words,
     join_surrogates,
+    one_line,
     replace_json_surrogates,
     replace_surrogates,
+    shorten,
     strip_invisible,
 )
+
+
+def test_a_text_becomes_one_line() -> None:
+    assert one_line(" a\u202e\n\t b\u2028c ") == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "words"),
+    [
+        ("", "", ""),
+        ("one two", "one two", "one two"),
+        ("one two three", "one two t…", "one two…"),
+        ("one two th", "one two th", "one two th"),
+        ("abcdefghijkl", "abcdefghi…", "abcdefghi…"),
+    ],
+)
+def test_a_long_text_ends_with_an_ellipsis(text: str, cut: str, words: str) -> None:
+    assert (shorten(text, 10), first_words(text, 10)) == (cut, words)
 
 
 @pytest.mark.parametrize(

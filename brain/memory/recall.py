@@ -11,7 +11,6 @@ from brain.text import BYTES_PER_TOKEN, shorten, utf8_size
 
 MAX_WORDS = 40
 """Maximum number of search words of a question; the longest are used."""
-MAX_ITEM_WORDS = 200
 MAX_LETTERS = 12_000
 """Total characters of candidates to compare, best first; more than are ever recalled."""
 LONG_QUESTION = 12
@@ -104,7 +103,7 @@ class QuestionWords:
             is_strict: whether embeddings find the items that share one word and are relevant; else a question of one
                 word matches any item with it.
         """
-        found, asked = content_words(item.text[:MEMORY_LENGTH])[:MAX_ITEM_WORDS], len(self._words)
+        found, asked = content_words(item.text[:MEMORY_LENGTH]), len(self._words)
         common = self._matcher.match_any(found).bit_count()
         if common >= (2 if asked <= LONG_QUESTION else 3):
             return True
