@@ -105,11 +105,17 @@ def replace_json_surrogates(data: bytes) -> bytes:
     return _JSON_ESCAPE.sub(replace, data)
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` with the known name that is most similar to a wrong one, or nothing."""
+def find_similar(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to a wrong one, if any is."""
     names = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), names, 1)
-    return f" Did you mean '{names[near[0]]}'?" if near else ""
+    return names[near[0]] if near else None
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` with the known name that is most similar to a wrong one, or nothing."""
+    near = find_similar(name, known)
+    return f" Did you mean '{near}'?" if near else ""
 
 
 class TextBuffer:

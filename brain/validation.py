@@ -4,13 +4,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 import msgspec.inspect
 
-from brain.text import replace_surrogates, shorten
+from brain.text import find_similar, replace_surrogates, shorten
 
 SHOWN_LENGTH = 60
 """Characters of a value in an error message."""
@@ -108,8 +107,8 @@ def _alternatives(found: msgspec.inspect.Type | None) -> Iterator[msgspec.inspec
 
 def _suggest(field: str, parent: msgspec.inspect.Type | None) -> str:
     known = [one.encode_name for one in parent.fields] if isinstance(parent, msgspec.inspect.StructType) else []
-    close = get_close_matches(field, known, 1)
-    return f"; did you mean `{close[0]}`?" if close else f"; known fields: {', '.join(known)}"
+    near = find_similar(field, known)
+    return f"; did you mean `{near}`?" if near else f"; known fields: {', '.join(known)}"
 
 
 def quote_value(value: str) -> str:
