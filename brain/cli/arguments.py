@@ -12,7 +12,7 @@ from brain.events import StrategyName
 from brain.messages import Category, ClientSource, Kind
 from brain.settings import LOCAL_USER
 from brain.task import ProfileName, Tell
-from brain.text import escape_invisible, replace_surrogates, suggest
+from brain.text import escape_invisible, replace_surrogates, shorten, suggest
 
 SPEEDS = "instant", "recorded"
 SHELLS = "bash", "zsh", "fish"
@@ -113,8 +113,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _quote(text: str) -> str:
-    shown = escape_invisible(text)
-    return f"'{shown if len(shown) <= MAX_SHOWN else f'{shown[: MAX_SHOWN - 1]}…'}'"
+    return f"'{shorten(escape_invisible(text), MAX_SHOWN)}'"
 
 
 class _Formatter(argparse.HelpFormatter):

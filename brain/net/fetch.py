@@ -118,6 +118,7 @@ class Fetch:
         Args:
             params: parameters to add to the query.
             headers: sent only to the origin of `url`, not to redirect targets.
+            types: accepted media types of a successful response; `text/*` matches any text.
             most: size limit in bytes, after decompression.
             seconds: time limit for the whole fetch.
             trusted: a URL from the operator's settings, whose origin may be private.

@@ -566,6 +566,12 @@ class Client:
         strategies = [name for name, strategy in self.strategies.items() if strategy != "mono" or not is_mono]
         return [DEFAULT_NAME, *strategies, *sorted(self.models)]
 
+    def find_model(self, name: str) -> tuple[str | None, StrategyName | None] | None:
+        """Return the model and the strategy for a client's name, with None for the default ones; None if unknown."""
+        if name == DEFAULT_NAME or name in self.strategies:
+            return None, self.strategies.get(name)
+        return (name, None) if name in self.models else None
+
 
 def build_request(
     options: TurnOptions,

@@ -23,7 +23,7 @@ from brain.events import (
     Thinking,
 )
 from brain.settings import ShowResults
-from brain.text import replace_surrogates
+from brain.text import one_line, replace_surrogates
 
 SSE_TYPE = b"text/event-stream; charset=utf-8"
 HEARTBEAT = b": heartbeat\n\n"
@@ -144,7 +144,7 @@ def _details(event: SpecialistResult | SpecialistError) -> str:
 
 
 def _list_item(citation: Citation) -> str:
-    title = _MARKUP.sub(lambda match: f"&#{ord(match[0])};", " ".join(citation.title.split()))
+    title = _MARKUP.sub(lambda match: f"&#{ord(match[0])};", one_line(citation.title))
     if citation.url is None or not citation.url.startswith(("http://", "https://")):
         return f"- {title}"
     return f"- [{title}]({quote(citation.url, safe=':/?#@!$&*+,;=%~')})"
@@ -166,7 +166,7 @@ def _hide_tags(text: str) -> str:
 
 def describe_round(event: Round) -> str:
     """Return a round as one line: its number, its role and model, and its instruction or finding."""
-    text = " ".join((event.text or "").split())
+    text = one_line(event.text or "")
     return f"Round {event.n} of {event.of}, {event.role} ({event.model}){text and f': {text}'}"
 
 

@@ -23,7 +23,7 @@ from brain.events import AssistMode
 from brain.protocols.common import MESSAGE_LENGTH
 from brain.settings import LOCAL_USER, Settings
 from brain.store.conversations import ConversationPage
-from brain.text import replace_surrogates
+from brain.text import replace_surrogates, shorten
 from brain.turn_request import STRATEGY_OPTIONS
 
 MAX_PART_LENGTH = 40
@@ -195,16 +195,12 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
 def _status_line(session: ChatSession) -> str:
     """Return the model, the conversation and the files of the next message."""
     strategy = session.strategy or session.engine.settings.strategy
-    parts = [_shorten(session.model_name), *([] if strategy == "mono" else [strategy])]
+    parts = [shorten(session.model_name, MAX_PART_LENGTH), *([] if strategy == "mono" else [strategy])]
     parts += ["critic"] if session.critic and "critic" in STRATEGY_OPTIONS[strategy] else []
-    parts += [_shorten(session.title or "new conversation")]
+    parts += [shorten(session.title or "new conversation", MAX_PART_LENGTH)]
     parts += ["private"] if session.private else []
     parts += ["replaces the last message"] if session.draft.replaced is not None else []
     parts += [] if session.recalls else ["no memory"]
-    names = _shorten(", ".join(file.name for file in session.draft.files))
+    names = shorten(", ".join(file.name for file in session.draft.files), MAX_PART_LENGTH)
     parts += [f"attached: {names}"] if names else []
     return " · ".join(parts)
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_PART_LENGTH else f"{text[: MAX_PART_LENGTH - 1]}…"

@@ -23,6 +23,7 @@ from brain.settings import LOCAL_USER
 from brain.store import conversations, tasks
 from brain.store.conversations import ConversationPage
 from brain.task import Packet
+from brain.text import one_line, shorten
 
 BUSY = "This conversation is busy with another answer. Send your message again when it is complete."
 
@@ -200,9 +201,9 @@ class ChatSession:
 
     def show_repeated(self, message: str) -> None:
         """Show a message that is sent again, cut to one line."""
-        line, length = legible(" ".join(message.split())), shutil.get_terminal_size().columns - len("> ") - 1
+        line = shorten(one_line(message), shutil.get_terminal_size().columns - len("> ") - 1)
         screen = self._open_screen()
-        screen.show_message(f"> {line if len(line) <= length else f'{line[: length - 1]}…'}")
+        screen.show_message(f"> {line}")
         screen.close()
 
     def leave(self) -> None:

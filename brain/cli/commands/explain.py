@@ -3,7 +3,6 @@
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 
 from brain.cli.commands.store_access import describe_no_data, open_existing_store
@@ -15,7 +14,7 @@ from brain.protocols.native.resources import turn_report
 from brain.runtime.archive import find_recording
 from brain.settings import Settings
 from brain.store import conversations, users
-from brain.text import escape_invisible
+from brain.text import escape_invisible, one_line, shorten
 
 LAST = "last"
 INDENT = " " * 10
@@ -63,7 +62,7 @@ def _timeline(exchange: Exchange, settings: Settings) -> Iterator[Line]:
         if (opened := rounds.pop(one.round, None)) is not None:
             yield opened.began_ms, text("explainRound", count=opened.n, role=name_role(opened.role), model=opened.model)
             if opened.text:
-                yield None, _as_line(opened.text)
+                yield None, one_line(opened.text)
         title = text("explainRequest", count=one.number, model=one.model)
         yield one.began_ms, f"{title}: {', '.join(_facts(one, settings.cost(one)))}"
         yield from _decisions(exchange, one.number)
@@ -113,27 +112,22 @@ def _decisions(exchange: Exchange, number: int | None) -> Iterator[Line]:
         if number in (None, call.turn_pass):
             yield call.began_ms, f"  {_describe_call(call)}"
             if call.outcome == "ok":
-                yield None, f"    {_as_line(block_content(call.name, call.block, failed=False), MAX_LENGTH)}"
+                yield None, f"    {shorten(one_line(block_content(call.name, call.block, failed=False)), MAX_LENGTH)}"
     is_ending = number == len(exchange.passes) and exchange.error_code is not None
     if one is not None and one.error is not None and not is_ending:
         yield one.ended_ms, f"  {explain_outcome(one.error)}{_status(one.status)}"
     for notice in exchange.notices:
         if number in (None, notice.turn_pass):
             label = f"{text('added')}: " if notice.code == "steered" else ""
-            yield None, f"  {label}{_as_line(notice.text)}"
+            yield None, f"  {label}{one_line(notice.text)}"
 
 
 def _status(status: int | None) -> str:
     return "" if status is None else f" ({text('explainStatus', status=status)})"
 
 
-def _as_line(words: str, most: int = sys.maxsize) -> str:
-    line = " ".join(words.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
 def _describe_call(call: Call) -> str:
-    params = _as_line(json.dumps(call.params, ensure_ascii=False), MAX_LENGTH)
+    params = shorten(one_line(json.dumps(call.params, ensure_ascii=False)), MAX_LENGTH)
     facts = [format_ms(call.ms)] if call.ms is not None else []
     facts += [text("chosenByBrain")] if call.by == "assist" else []
     facts += [text("cached")] if call.cached else []

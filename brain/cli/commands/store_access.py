@@ -1,7 +1,7 @@
 """Shared by the commands for data: open the store, read items, format counts."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import platformdirs
@@ -40,16 +40,11 @@ async def open_existing_store(settings: Settings, *, creates: bool = False) -> A
 @asynccontextmanager
 async def open_learned(settings: Settings) -> AsyncIterator[Store | None]:
     """Open the store for what servers have learned; yield None if there is none, or it cannot be opened."""
-    path = path_of(settings.store)
-    store = None
-    if path is not None and path.exists():
-        with suppress(StoreError):
-            store = await open_store(settings.store)
-    try:
+    async with AsyncExitStack() as stack:
+        store = None
+        with suppress(CommandError, StoreError):
+            store = await stack.enter_async_context(open_existing_store(settings))
         yield store
-    finally:
-        if store is not None:
-            await store.close()
 
 
 def chat_history() -> Path:

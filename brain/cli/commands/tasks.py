@@ -21,7 +21,7 @@ from brain.store.store import Store
 from brain.store.tasks import Duplicate
 from brain.task import MAX_RESULT, NewTask, Packet, Task, TaskApproval, TaskEdit
 from brain.tasks import Tasks, schedule
-from brain.text import escape_invisible
+from brain.text import escape_invisible, first_words
 
 Action = Callable[[argparse.Namespace, Tasks], Awaitable[int]]
 """An action. `arguments.confirm` takes a question, and the command that does not ask."""
@@ -229,7 +229,7 @@ def _print_packet(packet: Packet, *, as_json: bool) -> None:
     elif packet.kind == "report":
         print(escape_invisible(f"{_clock(packet.at)} report in conversation {packet.conversation_id}"), flush=True)
     else:
-        text = _shorten(packet.text)
+        text = first_words(packet.text, MAX_LINE_LENGTH)
         line = f"{_clock(packet.at)} {packet.task_id[:MIN_ID_LENGTH]} {packet.state or '':<10} {packet.title}"
         print(escape_invisible(f"{line}: {text}" if text else line), flush=True)
 
@@ -310,15 +310,10 @@ def _detail(task: Task, short_id: str) -> str:
     if task.approval is not None:
         return f"wants to call {task.approval.name}. Decide with: brain tasks approve {short_id}"
     if task.state == "waiting" and task.is_scheduled:
-        return f"{schedule.to_words(task)}{f'; {_shorten(task.reason)}' if task.reason else ''}"
+        return f"{schedule.to_words(task)}{f'; {first_words(task.reason, MAX_LINE_LENGTH)}' if task.reason else ''}"
     if task.state == "succeeded":
-        return _shorten(task.summary or task.result)
-    return _shorten(task.activity or task.reason)
-
-
-def _shorten(text: str) -> str:
-    line = " ".join(text[: 4 * MAX_LINE_LENGTH].split())
-    return line if len(line) <= MAX_LINE_LENGTH else f"{line[: MAX_LINE_LENGTH - 1]}…"
+        return first_words(task.summary or task.result, MAX_LINE_LENGTH)
+    return first_words(task.activity or task.reason, MAX_LINE_LENGTH)
 
 
 def _print_approval(approval: TaskApproval) -> None:

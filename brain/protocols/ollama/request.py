@@ -11,7 +11,6 @@ from brain.events import StrategyName
 from brain.messages import Attachment
 from brain.protocols.common import (
     ABSENT,
-    DEFAULT_NAME,
     SCHEMA_BYTES,
     Client,
     ClientMessage,
@@ -175,13 +174,9 @@ def find_model(name: str | None, client: Client) -> tuple[str | None, StrategyNa
     if not name:
         raise BadRequest("model is required", "model")
     short = name.removesuffix(LATEST)
-    if short == DEFAULT_NAME:
-        return None, None
-    if (strategy := client.strategies.get(short)) is not None:
-        return None, strategy
-    for known in (name, short, short + LATEST):
-        if known in client.models:
-            return known, None
+    for one in (name, short, short + LATEST):
+        if (found := client.find_model(one)) is not None:
+            return found
     raise BadRequest(f"model '{name[:200]}' not found", "model", code="not_found", status=404)
 
 

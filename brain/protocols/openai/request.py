@@ -223,14 +223,12 @@ def parse(
 
 def find_model(name: str | None, client: Client) -> tuple[str | None, StrategyName | None]:
     """Return the model and the strategy for a client's name; None for the default ones."""
-    if name is None or name == DEFAULT_NAME:
-        return None, None
-    if (strategy := client.strategies.get(name)) is not None:
-        return None, strategy
-    if name not in client.models:
+    name = DEFAULT_NAME if name is None else name
+    found = client.find_model(name)
+    if found is None:
         message = f"The model {quote_value(name)} does not exist; use one of: {', '.join(client.model_names)}."
         raise BadRequest(message, "model", code="model_not_found", status=404)
-    return name, None
+    return found
 
 
 def _parse_content(body: OpenAIMessage, place: str) -> Content:
