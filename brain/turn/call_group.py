@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from brain.events import (
 from brain.messages import Attachment, Call
 from brain.plugins.context import Context, ModelView, Progress, Result, WithoutEmbeddings
 from brain.plugins.executor import FAILED, Failure, Outcome, bind, execute
-from brain.plugins.registry import CacheKey
+from brain.plugins.registry import CacheKey, Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
 from brain.prompts.templates import (
@@ -98,16 +98,14 @@ class CallGroup:
         """Start a call of the model if it is allowed. Return False if no further call can run."""
         policy = self._policy
         failure = policy.check(call, self._state.deadline.call_seconds_left())
-        self._add(call)
-        self._run(call, failure)
+        self._add(call, self._run(call, failure))
         return failure is None or failure.code not in ("call_limit", "deadline")
 
     def start_automatic(self, name: str, attachment: Attachment) -> None:
         """Start an automatic call for an attachment. It does not count against the limits."""
         call, policy = Call(name, params={}, by="auto"), self._policy
         code = policy.check_access(name)
-        self._add(call)
-        self._run(call, None if code is None else policy.failure(code), attachment)
+        self._add(call, self._run(call, None if code is None else policy.failure(code), attachment))
 
     def resume(self, call: Call) -> None:
         """Continue a call of a turn that was interrupted or waited for an approval.
@@ -123,7 +121,8 @@ class CallGroup:
                 code = "declined"
             elif code is None and call.has_started and not policy.is_read_only(call.name, call.params or {}):
                 code = "interrupted"
-            self._run(call, None if code is None else policy.failure(code))
+            run = self._run(call, None if code is None else policy.failure(code))
+            self._tasks[call.id] = asyncio.create_task(run, name=f"call {call.name}")
             if code is None:
                 return
         if code is None:
@@ -168,47 +167,41 @@ class CallGroup:
                 if not call.block and call not in self.suspended and code != "interrupted":
                     self._finish(call, self._policy.failure(code))
 
-    def _add(self, call: Call) -> None:
+    def _add(self, call: Call, run: Coroutine[Any, Any, None]) -> None:
         now, calls = time.monotonic(), self._policy.calls
         call.id, call.turn_pass, call.round = f"c{len(calls) + 1}", self._turn_pass, len(self._state.rounds)
         call.began_ms, call.code, call.reason = round((now - self._state.accounting.began) * 1000), None, ""
         self._began[call.id] = now
         self.calls.append(call)
         calls.append(call)
+        self._tasks[call.id] = asyncio.create_task(run, name=f"call {call.name}")
 
     def _give_to_client(self, call: Call) -> None:
         call.id, call.by, call.ms = f"call_{self._setup.turn_id}_{call.id}", "client", 0
         call.block = blocks.result_block(call.name, CLIENT_RUNS_TOOL)
         self._state.emit((ToolCall(call.id, self._policy.tools[call.name].name, call.params or {}),))
 
-    def _run(self, call: Call, failure: Failure | None, attachment: Attachment | None = None) -> None:
-        """Run a call in a task, to its block. With a failure, it only gets the block."""
-
-        async def run() -> None:
-            if failure is None and call.name in self._policy.tools:
-                self._give_to_client(call)
-            else:
-                await self._run_to_block(call, failure, attachment)
-            if self._on_idle is not None and not self.is_running:
-                self._on_idle()
-
-        self._tasks[call.id] = asyncio.create_task(run(), name=f"call {call.name}")
-
-    async def _run_to_block(self, call: Call, failure: Failure | None, attachment: Attachment | None) -> None:
-        try:
-            outcome: Outcome = failure or (
-                await (self._find_outcome(call) if attachment is None else self._execute(call, (attachment,)))
-            )
-        except Exception:
-            log.exception("call of specialist %s failed", call.name)
-            outcome = FAILED
-        if outcome is SUSPENDED:
-            call.approval = "asked"
-            self.suspended.append(call)
-        elif not call.block:
-            self._finish(call, outcome)
-            if call.has_started and self._state.checkpoint is not None:
-                await self._state.checkpoint()
+    async def _run(self, call: Call, failure: Failure | None, attachment: Attachment | None = None) -> None:
+        """Run a call to its block. With a failure, it only gets the block."""
+        if failure is None and call.name in self._policy.tools:
+            self._give_to_client(call)
+        else:
+            try:
+                outcome = failure or await (
+                    self._find_outcome(call) if attachment is None else self._execute(call, (attachment,))
+                )
+            except Exception:
+                log.exception("call of specialist %s failed", call.name)
+                outcome = FAILED
+            if outcome is SUSPENDED:
+                call.approval = "asked"
+                self.suspended.append(call)
+            elif not call.block:
+                self._finish(call, outcome)
+                if call.has_started and self._state.checkpoint is not None:
+                    await self._state.checkpoint()
+        if self._on_idle is not None and not self.is_running:
+            self._on_idle()
 
     async def _find_outcome(self, call: Call) -> Outcome:
         """Return the outcome of a call, or that of an identical one unless it may be tried again."""
@@ -235,8 +228,8 @@ class CallGroup:
 
     async def _execute(self, call: Call, attachments: Sequence[Attachment]) -> Outcome:
         """Return the outcome of a call that the policy allows."""
-        setup, params = self._setup, call.params or {}
-        specialist = setup.registry[call.name].specialist
+        setup, params, entry = self._setup, call.params or {}, self._setup.registry[call.name]
+        specialist = entry.specialist
         if specialist.sends and not specialist.activates_on:
             attachments = ()
         files = attachments if specialist.sends and (call.by != "auto" or setup.request.private) else ()
@@ -252,28 +245,29 @@ class CallGroup:
             if isinstance(function, Failure):  # the function for `sends` added them
                 return FAILED
         call.picks = sending.picks
-        context = self._make_context(call, sending.message, attachments)
+        context = self._make_context(call, entry, sending.message, attachments)
         if sending.asks or self._policy.needs_approval(specialist, params):
-            approved = await self._get_approval(call, context, [*map(escape_invisible, sending.asks)])
+            approved = await self._get_approval(call, entry, context, [*map(escape_invisible, sending.asks)])
             if isinstance(approved, Failure):
                 return approved
             context = replace(context, approved=approved)
         if not specialist.cache_seconds:
-            return await self._call_specialist(call, function, context)
+            return await self._call_specialist(call, entry, function, context)
         key = self._cache_key(call, attachments)
         found: Outcome | None = setup.registry.find_cached(key)
         call.cached = found is not None
         if found is None:
-            found = await self._call_specialist(call, function, context)
+            found = await self._call_specialist(call, entry, function, context)
             if isinstance(found, Result):
                 is_long = len(found.text) > MAX_CACHED_LENGTH
                 text = blocks.result_text(found.text, more=found.more) if is_long else found.text
                 setup.registry.cache(key, replace(found, text=text), specialist.cache_seconds)
         return found
 
-    async def _call_specialist(self, call: Call, function: Callable[..., Any], context: Context) -> Outcome:
-        specialist = self._setup.registry[call.name].specialist
-        seconds = self._seconds_for(specialist)
+    async def _call_specialist(
+        self, call: Call, entry: Entry, function: Callable[..., Any], context: Context
+    ) -> Outcome:
+        seconds = self._seconds_for(entry.specialist)
         last: Progress | None = None
         last_at = 0.0
 
@@ -285,19 +279,19 @@ class CallGroup:
                 self._state.emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
         self._state.emit((call.start_event(),))
-        dependencies = self._dependencies(call, context, seconds)
+        dependencies = self._dependencies(entry, context, seconds)
         call.has_started = True
         if self._state.checkpoint is not None:
             await self._state.checkpoint()
-        return await execute(specialist, function, dependencies, report, timeout=seconds)
+        return await execute(entry.specialist, function, dependencies, report, timeout=seconds)
 
-    def _make_context(self, call: Call, message: str, attachments: Sequence[Attachment]) -> Context:
+    def _make_context(self, call: Call, entry: Entry, message: str, attachments: Sequence[Attachment]) -> Context:
         """Return what the specialist of a call may read, apart from the time that is left.
 
         In a private conversation, only a call that a person approved can fetch, and no remote model makes embeddings.
         A specialist that sends something reads only what it declares to send, so that nothing else can leave.
         """
-        setup, request, entry = self._setup, self._setup.request, self._setup.registry[call.name]
+        setup, request = self._setup, self._setup.request
         private, sends, fetch = request.private, entry.specialist.sends, setup.registry.fetch
         model: ModelView = self._state.model
         if private and not self._state.model.embeds_locally:
@@ -318,12 +312,12 @@ class CallGroup:
             tasks=None if sends else setup.tasks,
         )
 
-    def _dependencies(self, call: Call, context: Context, seconds: float) -> Mapping[type, Any]:
+    def _dependencies(self, entry: Entry, context: Context, seconds: float) -> Mapping[type, Any]:
         """Return the values for the keyword-only parameters of a specialist, which has so many seconds."""
         registry = self._setup.registry
         left = min(seconds, self._state.deadline.call_seconds_left())
         context = replace(context, deadline=time.monotonic() + left)
-        return {**registry.dependencies, **registry[call.name].dependencies, Context: context}
+        return {**registry.dependencies, **entry.dependencies, Context: context}
 
     def _seconds_for(self, specialist: Specialist[..., Any]) -> float:
         """Return the time limit of a call: the specialist's, else the operator's, capped by the request's."""
@@ -339,7 +333,9 @@ class CallGroup:
 
     # Approval
 
-    async def _get_approval(self, call: Call, context: Context, sent: Sequence[str]) -> Result | Failure | None:
+    async def _get_approval(
+        self, call: Call, entry: Entry, context: Context, sent: Sequence[str]
+    ) -> Result | Failure | None:
         """Return the preview that a person approved, if the specialist has one, or why the call must not run.
 
         Args:
@@ -357,7 +353,7 @@ class CallGroup:
         self._without_preview.add(call.id)
         await asyncio.sleep(0)  # until the other calls of the same chunk have begun, too
         try:
-            preview = await self._preview(call, context, sent)
+            preview = await self._preview(call, entry, context, sent)
             if isinstance(preview, Failure):
                 return preview
             if is_continued:
@@ -380,13 +376,15 @@ class CallGroup:
             raise asyncio.CancelledError  # the turn ends, and so does this call
         return preview if is_approved else self._policy.failure("declined")
 
-    async def _preview(self, call: Call, context: Context, sent: Sequence[str]) -> Result | Failure | None:
+    async def _preview(
+        self, call: Call, entry: Entry, context: Context, sent: Sequence[str]
+    ) -> Result | Failure | None:
         """Set what a person reads before the approval of a call, and return the specialist's preview."""
-        specialist = self._setup.registry[call.name].specialist
+        specialist = entry.specialist
         seconds = min(PREVIEW_SECONDS, self._setup.registry.call_seconds, self._seconds_for(specialist))
         if context.private:  # nothing may leave before the approval
             context = replace(context, fetch=replace(context.fetch, is_closed=True))
-        dependencies = self._dependencies(call, context, seconds)
+        dependencies = self._dependencies(entry, context, seconds)
         preview = await make_preview(specialist, call.params or {}, dependencies, seconds)
         if not isinstance(preview, Failure):
             lines = [preview_text(preview)] if preview is not None else []

@@ -84,7 +84,8 @@ class Deadline:
 
     def call_seconds_left(self) -> float:
         """Return the seconds until calls stop, which leaves time for the answer."""
-        return self.seconds_left() - self._reserved
+        now = self._loop.time() if self._paused_at is None else self._paused_at
+        return self._ends_at - now - self._reserved
 
     def close(self) -> None:
         """Stop the timer."""
