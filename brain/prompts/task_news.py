@@ -62,23 +62,20 @@ def select_entries(texts: Sequence[str], least: int, most: int, max_bytes: int) 
     The first `least` texts are cut, so that all of them fit. Later ones are added up to `most` as long as they fit
     whole.
     """
-    texts = texts[:most]
+    texts = [neutralize(text) for text in texts[:most]]
     share = max_bytes // least
-    reserved = [min(utf8_size(neutralize(text)), share) for text in texts[:least]]
+    reserved = [min(utf8_size(text), share) for text in texts[:least]]
     left = max_bytes
     selected: list[str] = []
     for n, text in enumerate(texts):
         room = left - sum(reserved[n + 1 :])
-        if n >= least and utf8_size(neutralize(text)) > room:
-            break
-        selected.append(_cut(text, room))
-        left -= utf8_size(selected[-1])
+        if utf8_size(text) > room:
+            if n >= least:
+                break
+            text = blocks.result_text(text, room)
+        selected.append(text)
+        left -= utf8_size(text)
     return selected
-
-
-def _cut(text: str, max_bytes: int) -> str:
-    whole = neutralize(text)
-    return whole if utf8_size(whole) <= max_bytes else blocks.result_text(text, max_bytes)
 
 
 def _is_current(packet: Packet, task: Task | None) -> bool:
