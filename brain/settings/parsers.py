@@ -32,7 +32,7 @@ _PASSWORD = re.compile(r"(//[^/?#\s:@]*):[^/?#\s]*@")
 MAX_SHOWN = 100
 """Characters of a bad value in an error."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-_COUNT = re.compile(r"\s*[0-9]{1,8}\s*")
+_COUNT = re.compile(r"\s*[0-9]{1,12}\s*")
 _SECONDS_WRITTEN = re.compile(r"\s*[0-9]{1,6}(?:\.[0-9]{1,20})?\s*")
 
 Parse = Callable[[Any], Any]

@@ -51,6 +51,7 @@ def test_a_variable_without_the_prefix_is_named_unless_other_programs_use_it() -
         ("TURN_SECONDS", "86400", 86400.0),
         ("TIME_ZONE", "Europe/Berlin", "Europe/Berlin"),
         ("CALLS", "0", 0),
+        ("TASK_TOKENS_PER_DAY", "999999999999", 999_999_999_999),
         ("KEYS", "k1:ann, k2 : bob:x ", (("k1", "ann"), ("k2", "bob:x"))),
         ("SYNTAX", "mention, bracket", ("mention", "bracket")),
         ("HOSTS", "chat.example, 10.0.0.1,[::1],fe80::1", ("chat.example", "10.0.0.1", "::1", "fe80::1")),
