@@ -8,18 +8,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import get_args
 
-from brain.cli.commands.chat_commands import COMMANDS, TASK_ACTIONS, Quit, attach, run_slash_command, show_reopened
+from brain.cli.commands.chat_commands import COMMANDS, Quit, attach, run_slash_command, show_reopened
 from brain.cli.commands.chat_session import ChatSession, Draft
 from brain.cli.commands.input import check_conversation_id, check_strategy, parse_dropped_path, read_attachment
 from brain.cli.commands.output import open_engine
 from brain.cli.commands.store_access import chat_history
 from brain.cli.process import DONE, FAILED, CommandError, UsageError
 from brain.cli.terminal.keyboard import silent
-from brain.cli.terminal.prompt import Prompt, Words, confirm
+from brain.cli.terminal.prompt import Prompt, confirm
 from brain.errors import BadRequest, StoreError
-from brain.events import AssistMode
 from brain.protocols.common import MESSAGE_LENGTH
 from brain.settings import LOCAL_USER, Settings
 from brain.store.conversations import ConversationPage
@@ -89,7 +87,7 @@ async def _run_interactive(session: ChatSession, settings: Settings, opened: Con
     has_typed = asyncio.Event()
     prompt = Prompt(
         None if settings.store == "memory:" else chat_history(),
-        {name: _completions(session, command.completes) for name, command in COMMANDS.items()},
+        {name: one.words and partial(one.words, session) for name, one in COMMANDS.items()},
         lambda: _status_line(session),
         lambda: has_typed.set(),
     )
@@ -174,22 +172,6 @@ async def _handle_line(session: ChatSession, line: str) -> None:
     except (BadRequest, StoreError) as error:
         session.has_failed = True
         session.print(str(error).replace("`", ""))
-
-
-def _completions(session: ChatSession, kind: str) -> Words | None:
-    """Return a function for the words that Tab completes after a command; None for a path."""
-
-    def words() -> Sequence[str]:
-        return {
-            "specialists": ["on", "off", *(specialist.name for specialist in session.engine.registry.usable())],
-            "switch": ["on", "off"],
-            "assist": get_args(AssistMode),
-            "models": sorted(session.engine.model_names()),
-            "strategies": session.engine.settings.allowed_strategies,
-            "tasks": sorted(TASK_ACTIONS),
-        }.get(kind, [])
-
-    return None if kind == "path" else words
 
 
 def _status_line(session: ChatSession) -> str:

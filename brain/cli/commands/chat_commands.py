@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from brain.cli.commands import tasks
 from brain.cli.commands.chat_export import copy, save
@@ -36,21 +36,19 @@ _ASSIST: Mapping[AssistMode, str] = {
 }
 MAX_LISTED, MAX_EXCERPT_LENGTH = 20, 200
 
-CompletionKind = Literal["path", "specialists", "switch", "models", "strategies", "tasks", "assist", ""]
-
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
     """A slash command.
 
     Attributes:
-        completes: What Tab completes after its name.
+        words: Returns the words that Tab completes after its name; None for a path.
     """
 
     run: Callable[[ChatSession, str], Awaitable[None]]
     usage: str
     text: str
-    completes: CompletionKind = ""
+    words: Callable[[ChatSession], Sequence[str]] | None = lambda session: ()
 
 
 class Quit(Exception):
@@ -181,7 +179,7 @@ async def _edit(session: ChatSession, rest: str) -> None:
 
 
 async def _model(session: ChatSession, rest: str) -> None:
-    names = sorted(session.engine.model_names())
+    names = _model_names(session)
     if rest and rest not in names:
         raise BadRequest(f"Unknown model '{rest}'.{suggest(rest, names)} Available: {', '.join(names)}.")
     model = session.engine.find_model(rest or session.model, private=session.private)
@@ -331,9 +329,19 @@ TASK_ACTIONS: Mapping[str, tasks.Action] = {
     "approve": tasks.approve,
     "decline": tasks.decline,
 }
+
+
+def _model_names(session: ChatSession) -> Sequence[str]:
+    return sorted(session.engine.model_names())
+
+
+def _on_off(session: ChatSession) -> Sequence[str]:
+    return "on", "off"
+
+
 COMMANDS = {
     "help": SlashCommand(_help, "", "list the commands"),
-    "attach": SlashCommand(_attach, "PATH …", "attach files to the next message", "path"),
+    "attach": SlashCommand(_attach, "PATH …", "attach files to the next message", None),
     "detach": SlashCommand(_detach, "[NAME]", "remove one attached file, or all"),
     "new": SlashCommand(_new, "", "start a new conversation"),
     "open": SlashCommand(_open, "[NUMBER|ID|WORDS]", "list conversations, or open one"),
@@ -342,17 +350,29 @@ COMMANDS = {
     "retry": SlashCommand(_retry, "", "send the last message again"),
     "edit": SlashCommand(_edit, "", "edit and resend the last message"),
     "copy": SlashCommand(copy, "", "copy the last answer as Markdown"),
-    "save": SlashCommand(save, "FILE", "save the conversation as Markdown", "path"),
-    "model": SlashCommand(_model, "[NAME]", "show or choose the model", "models"),
-    "strategy": SlashCommand(_strategy, "[NAME]", "show or choose the strategy", "strategies"),
-    "specialists": SlashCommand(
-        _specialists, "[on|off NAME …]", "list specialists, or switch some on or off", "specialists"
+    "save": SlashCommand(save, "FILE", "save the conversation as Markdown", None),
+    "model": SlashCommand(_model, "[NAME]", "show or choose the model", _model_names),
+    "strategy": SlashCommand(
+        _strategy, "[NAME]", "show or choose the strategy", lambda session: session.engine.settings.allowed_strategies
     ),
-    "memory": SlashCommand(_memory, "[on|off]", "turn the use of memory on or off", "switch"),
-    "assist": SlashCommand(_assist, "[auto|off|always]", "choose whether Brain chooses specialists", "assist"),
-    "private": SlashCommand(_private, "[on|off]", "let only local models read the conversation", "switch"),
+    "specialists": SlashCommand(
+        _specialists,
+        "[on|off NAME …]",
+        "list specialists, or switch some on or off",
+        lambda session: ["on", "off", *(one.name for one in session.engine.registry.usable())],
+    ),
+    "memory": SlashCommand(_memory, "[on|off]", "turn the use of memory on or off", _on_off),
+    "assist": SlashCommand(
+        _assist, "[auto|off|always]", "choose whether Brain chooses specialists", lambda session: get_args(AssistMode)
+    ),
+    "private": SlashCommand(_private, "[on|off]", "let only local models read the conversation", _on_off),
     "facts": SlashCommand(_facts, "[WORDS]", "list what Brain remembers"),
     "task": SlashCommand(_task, '[--when|--every "…"] PROMPT', "run work in the background"),
-    "tasks": SlashCommand(_tasks, "[ACTION ID]", "list background tasks, or show, change or decide one", "tasks"),
+    "tasks": SlashCommand(
+        _tasks,
+        "[ACTION ID]",
+        "list background tasks, or show, change or decide one",
+        lambda session: sorted(TASK_ACTIONS),
+    ),
     "quit": SlashCommand(_quit, "", "exit"),
 }
