@@ -19,6 +19,7 @@ from brain.events import (
     ErrorCode,
     NoticeCode,
     Role,
+    Round,
     SpecialistError,
     SpecialistResult,
     SpecialistStart,
@@ -311,7 +312,7 @@ class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RoundRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A round of a strategy; see the event `Round`. `ms` is None while it runs."""
+    """A round of a strategy. `ms` is None while it runs."""
 
     n: Count
     of: Count
@@ -320,6 +321,11 @@ class RoundRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     began_ms: Count = 0
     ms: Count | None = None
+
+    @property
+    def event(self) -> Round:
+        """The event that began it."""
+        return Round(self.n, self.of, self.role, self.model, self.text or None)
 
 
 Time = Annotated[datetime, Meta(tz=True)]

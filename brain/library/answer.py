@@ -97,7 +97,7 @@ class Response:
     @property
     def rounds(self) -> list[Round]:
         """The rounds of the strategy, in order."""
-        return [Round(one.n, one.of, one.role, one.model, one.text or None) for one in self.exchange.rounds]
+        return [one.event for one in self.exchange.rounds]
 
     @property
     def usage(self) -> Mapping[str, ModelUsage]:

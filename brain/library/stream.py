@@ -18,6 +18,7 @@ from brain.models.model import Model, PassRequest
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
+from brain.protocols.encoding import citation_data
 from brain.runtime.run import Run, RunOptions
 from brain.settings import machine_time_zone
 from brain.strategies.mono import Mono
@@ -255,7 +256,7 @@ def _make_chunk(event: Event) -> dict[str, Any] | None:
         case Thinking(text=text):
             return {"thinking": text}
         case SpecialistResult():
-            citations = [{"id": c.id, "title": c.title, **({"url": c.url} if c.url else {})} for c in event.citations]
+            citations = [*map(citation_data, event.citations)]
             call = {"name": event.name, "call_id": event.call_id, "params": dict(event.params)}
             return {"type": "specialist_result", **call, "text": event.text, "citations": citations}
         case SpecialistError():

@@ -77,6 +77,12 @@ def as_rejection(error: Error) -> BadRequest:
     return BadRequest(error.message, code=error.code, status=status, retry_after=error.retry_after)
 
 
+def citation_data(citation: Citation) -> dict[str, str]:
+    """Return a citation as JSON values, without an unknown URL."""
+    url = {} if citation.url is None else {"url": citation.url}
+    return {"id": citation.id, "title": citation.title, **url}
+
+
 def token_counts(usage: ModelUsage) -> dict[str, int]:
     """Return the counts of a usage by the names that the AI SDK and AG-UI use."""
     return {

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from brain.errors import BadRequest, Interruption, ModelError
-from brain.events import CallCode, Done, Error, Event, Notice, Role, Round, StopReason, Token, TurnStart
+from brain.events import CallCode, Done, Error, Event, Notice, Role, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize
 from brain.messages import Call, Exchange, RoundRecord, Steer, Text
 from brain.prompts import blocks
@@ -494,7 +494,7 @@ class Turn:
         )
         rounds.append(record)
         self.state.annotations.round = record.n
-        self.state.emit((Round(record.n, record.of, record.role, record.model, record.text or None),))
+        self.state.emit((record.event,))
 
     def _end_round(self) -> None:
         rounds = self.state.rounds

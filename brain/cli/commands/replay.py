@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import cast, get_args
 
-from brain.events import Done, Event, Notice, Round, SpecialistError, SpecialistResult, StopReason, Token
+from brain.events import Done, Event, Notice, SpecialistError, SpecialistResult, StopReason, Token
 from brain.messages import Call, Exchange, Text
 from brain.prompts.blocks import block_content
 
@@ -12,7 +12,7 @@ from brain.prompts.blocks import block_content
 def events_of(exchange: Exchange) -> Iterator[Event]:
     """Yield the events of an answer. A failed one ends in its error, if that is stored."""
     parts = (*exchange.automatic_calls, *exchange.parts)
-    rounds = deque(Round(one.n, one.of, one.role, one.model, one.text or None) for one in exchange.rounds)
+    rounds = deque(one.event for one in exchange.rounds)
     numbers = {one.number: one.round for one in exchange.passes}
     for part in parts:
         number = part.round if isinstance(part, Call) else numbers.get(part.turn_pass, 0)

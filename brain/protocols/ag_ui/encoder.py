@@ -26,7 +26,7 @@ from brain.events import (
     Usage,
 )
 from brain.protocols.ag_ui.request import RequestOptions
-from brain.protocols.encoding import HEARTBEAT, SSE_TYPE, data_frame, encode, format_params, token_counts
+from brain.protocols.encoding import HEARTBEAT, SSE_TYPE, citation_data, data_frame, encode, format_params, token_counts
 from brain.protocols.native import event_data
 
 PROTOCOL_VERSION = "1.0"
@@ -193,10 +193,7 @@ class Encoder:
         ids = {"messageId": self._event_id(), "toolCallId": call_id}
         frames = _frame("TOOL_CALL_RESULT", **ids, content=content, role="tool", metadata=metadata)
         if isinstance(event, SpecialistResult) and event.citations:
-            sources = [
-                {"id": citation.id, "title": citation.title, **({} if citation.url is None else {"url": citation.url})}
-                for citation in event.citations
-            ]
+            sources = [*map(citation_data, event.citations)]
             frames += _custom("sources", {"toolCallId": call_id, "sources": sources})
         return frames
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from brain.events import Citation, Round
 from brain.messages import Annotation, Call, Exchange, Item, Part, PassReport, RoundRecord, Steer, Text
-from brain.protocols.encoding import encode
+from brain.protocols.encoding import citation_data, encode
 from brain.protocols.native.encoder import event_data
 from brain.store.conversations import Conversation, ConversationPage
 from brain.task import Packet, Task
@@ -160,7 +159,7 @@ def _messages(exchange: Exchange, count_tokens: CountTokens, block_content: Bloc
         "strategy": exchange.strategy,
         **({"rounds": [_round(one) for one in exchange.rounds]} if exchange.rounds else {}),
         "tokens": {"count": count_tokens(exchange), "counted": "server" if exchange.tokens else "bytes/4"},
-        "citations": [_citation(citation) for call in exchange.calls for citation in call.citations],
+        "citations": [citation_data(citation) for call in exchange.calls for citation in call.citations],
     }
 
 
@@ -207,7 +206,7 @@ def _annotate(parts: Sequence[Part], annotations: Sequence[Annotation]) -> Itera
 
 def _round(one: RoundRecord) -> dict[str, Any]:
     """A round in the fields of its event, with its start and its duration."""
-    data: dict[str, Any] = event_data(Round(one.n, one.of, one.role, one.model, one.text or None))
+    data: dict[str, Any] = event_data(one.event)
     return {**data, "began_ms": one.began_ms, **({} if one.ms is None else {"ms": one.ms})}
 
 
@@ -233,18 +232,13 @@ def _part(part: Part | Annotation, block_content: BlockContent, rounds: Mapping[
         "outcome": part.code,
         "block": part.block,
         "text" if part.code is None else "reason": content,
-        "citations": [_citation(citation) for citation in part.citations],
+        "citations": [*map(citation_data, part.citations)],
         "cached": part.cached,
         **({"by": part.by} if part.by == "assist" else {}),
         **in_round,
         **({} if part.ms is None else {"ms": part.ms}),
         **({} if part.approval is None else {"approval": part.approval}),
     }
-
-
-def _citation(citation: Citation) -> dict[str, str]:
-    data: dict[str, str | None] = msgspec.to_builtins(citation)
-    return {name: value for name, value in data.items() if value is not None}
 
 
 def task_data(task: Task, schedule: str = "") -> dict[str, Any]:
