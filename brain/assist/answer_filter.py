@@ -179,7 +179,6 @@ class _Number(NamedTuple):
 
 
 def _read_numbers(text: str) -> list[_Number]:
-    """Return the numbers of a text."""
     numbers = []
     for digits, scale, thousand in _NUMBER.findall(text):
         factor = SCALES[scale.lower()] if scale else 1e3 if thousand else 1.0

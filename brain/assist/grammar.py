@@ -78,7 +78,6 @@ class _Rules:
         return self._names.setdefault(definition, f"r{len(self._names)}")
 
     def lines(self) -> Iterable[str]:
-        """Yield the rules."""
         for definition, name in self._names.items():
             yield f"{name} ::= {definition}"
 

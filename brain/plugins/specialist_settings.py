@@ -36,7 +36,6 @@ class SpecialistSetting:
 
 
 def list_settings(specialist: Specialist[..., Any]) -> list[SpecialistSetting]:
-    """Return the settings of a specialist."""
     kind: Any = specialist.settings
     if not kind:
         return []

@@ -35,7 +35,6 @@ class TextLines(logging.Formatter):
     """`LEVEL logger: message`, and an indented traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format one record."""
         first = f"{record.levelname} {record.name}: {_bounded(record.getMessage())}"
         return "\n    ".join(_one_line(line) for line in [first, *_traceback(self, record).splitlines()])
 
@@ -44,7 +43,6 @@ class JsonLines(logging.Formatter):
     """One JSON object, in ASCII: `time`, `level`, `logger`, `pid`, `message`, those of a turn or run, `traceback`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format one record."""
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname,

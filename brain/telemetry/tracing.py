@@ -123,7 +123,6 @@ def make_processor(where: Where) -> Any:
 
 
 def turn_span(exchange: Exchange, conversation_id: str) -> SpanData:
-    """Return the span of a turn."""
     usage = exchange.total_usage
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
