@@ -10,7 +10,7 @@ import httpx
 import pytest
 from brain_servers import Player, Server, brain_served, client_of, problem
 from limits import WAIT_SECONDS
-from sse_parser import EventSource
+from sse_parser import messages
 from turn_helpers import registry_of
 
 from brain import Context, specialist
@@ -275,14 +275,11 @@ def channel(client: httpx.Client, **query: int) -> Iterator[Iterator[dict[str, A
     """The data of the events about tasks, each with its name and ID."""
 
     def read() -> Iterator[dict[str, Any]]:
-        source = EventSource()
-        for piece in pieces:
-            for message in source.feed(piece):
-                yield {"event": message.type, "id": int(message.last_event_id), **json.loads(message.data)}
+        for message in messages(response):
+            yield {"event": message.type, "id": int(message.last_event_id), **json.loads(message.data)}
 
     with client.stream("GET", "/v1/tasks/events", params=query) as response:
         assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
-        pieces = response.iter_raw()
         yield read()
 
 
@@ -318,13 +315,12 @@ def test_events_continue_after_every_cursor(server: Server, client: httpx.Client
 
 def test_a_stream_starts_with_its_cursor_and_sends_heartbeats(client: httpx.Client) -> None:
     cursor = client.get("/v1/tasks").json()["cursor"]
-    source = EventSource()
+    text = ""
     with client.stream("GET", "/v1/tasks/events?after=999999999999999999") as response:
-        for piece in response.iter_raw():
-            assert source.feed(piece) == []
-            if source.comments:
-                break
-    assert (source.retry, source.last_event_id, source.comments) == (2000, str(cursor), [" heartbeat"])
+        pieces = response.iter_text()
+        while "heartbeat" not in text:
+            text += next(pieces)
+    assert text == f"retry: 2000\nid: {cursor}\n\n: heartbeat\n\n"
     head = client.head("/v1/tasks/events")
     assert (head.status_code, head.content) == (200, b"")
 
