@@ -1,13 +1,14 @@
 """The events of a stream, as httpx-sse reads them."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import httpx
 from httpx_sse import EventSource
 
 
-class Message(NamedTuple):
+@dataclass(frozen=True)
+class Message:
     """One event, as a client of the stream gets it."""
 
     type: str

@@ -2,203 +2,150 @@
 
 import fcntl
 import os
-import re
 import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pyte
 from limits import WAIT_SECONDS
+from pyte.screens import Char
 
 HANG_SECONDS = WAIT_SECONDS
 """How long nothing may be written while something is expected."""
-_PIECE = re.compile(
-    r"\x1b\[(?P<private>[?<>=]?)(?P<numbers>[0-9;]*)(?P<csi>[@-~])"
-    r"|\x1b\](?P<osc>[^\x07\x1b]*)(?:\x07|\x1b\\)"
-    r"|\x1b(?P<esc>[^\[\]])"
-    r"|(?P<control>[\x00-\x1a\x1c-\x1f\x7f-\x9f])"
-    r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
-)
 
 
-class Row:
-    """One row of cells; `wraps` when its text goes on in the next. The second cell of a wide character is empty."""
+class Row(list[Char]):
+    """The cells of a row, down to the last character."""
 
-    def __init__(self, cells: Sequence[str] = (), *, wraps: bool = False) -> None:
-        self.cells = list(cells)
-        self.wraps = wraps
-
-    @property
-    def text(self) -> str:
-        return "".join(self.cells).rstrip()
+    wraps = False
+    """Whether its text continues in the next row."""
 
 
-class Screen:
+class Screen(pyte.Screen):
     """What was written to a terminal, as it stands there: all rows, also those that were scrolled away.
 
-    It breaks lines anew when its width changes, as most terminals do.
+    Attributes:
+        scrolled: the rows above the window.
+        answers: what the terminal reports to the program, such as the cursor's place.
+        unknown: sequences that it does not know.
     """
 
     def __init__(self, columns: int = 80, lines: int = 24) -> None:
-        self.columns, self.lines = columns, lines
-        self.rows = [Row()]
-        self.y, self.x = 0, 0
-        self.cursor_requests = 0  # requests for the cursor's place that wait for an answer
-        self.os_commands: list[str] = []
-        self.unknown_sequences: list[str] = []
-        self._left = ""
+        self.scrolled: list[Row] = []
+        self.answers: list[str] = []
+        self.unknown: list[object] = []
+        self._draws = False
+        super().__init__(columns, lines)
+        self._stream = pyte.Stream(self)
+
+    def feed(self, text: str) -> None:
+        """Write."""
+        self._stream.feed(text)
 
     @property
-    def top(self) -> int:
-        """The first row that is in the window."""
-        return max(0, len(self.rows) - self.lines)
+    def rows(self) -> list[Row]:
+        """All rows down to the last one with text."""
+        rows = [*self.scrolled, *map(self._row, range(self.lines))]
+        while rows and not rows[-1]:
+            rows.pop()
+        return rows
 
     @property
     def text(self) -> str:
-        """All rows, without what is blank at the end."""
-        return "\n".join(row.text for row in self.rows).rstrip()
-
-    @property
-    def unwrapped(self) -> str:
-        """The same, with lines in one that the terminal wrapped."""
-        return "".join("".join(row.cells) if row.wraps else f"{row.text}\n" for row in self.rows).rstrip()
+        """All rows."""
+        return "\n".join(_text(row).rstrip() for row in self.rows)
 
     @property
     def window(self) -> str:
         """The rows in the window."""
-        return "\n".join(row.text for row in self.rows[self.top :]).rstrip()
+        return "\n".join(_text(row).rstrip() for row in self.rows[len(self.scrolled) :])
 
-    def feed(self, text: str) -> None:
-        """Write."""
-        text, self._left = self._left + text, ""
-        place = 0
-        while place < len(text):
-            found = _PIECE.match(text, place)
-            if found is None:
-                self._left = text[place:]
-                assert len(self._left) < 200_000, f"a sequence without an end: {self._left[:80]!r}"
-                return
-            place = found.end()
-            self._take(found)
+    @property
+    def unwrapped(self) -> str:
+        """All rows, with lines in one that the terminal wrapped."""
+        return "".join(_text(row) + "\n" * (not row.wraps) for row in self.rows)
 
-    def _take(self, found: re.Match[str]) -> None:
-        if found["text"] is not None:
-            for character in found["text"]:
-                self._put(character)
-        elif found["control"] is not None:
-            self._control(found["control"])
-        elif found["csi"] is not None:
-            self._sequence(found["private"], found["numbers"], found["csi"])
-        elif found["osc"] is not None:
-            self.os_commands.append(found["osc"])
-        else:
-            self.unknown_sequences.append(f"ESC {found['esc']}")
-
-    def _put(self, character: str) -> None:
-        if unicodedata.combining(character) or character in "\u200d\ufe0f":
-            if self.x:
-                self.rows[self.y].cells[self.x - 1] += character
-            return
-        wide = unicodedata.east_asian_width(character) in "WF"
-        if self.x + 1 + wide > self.columns:
-            self.rows[self.y].wraps = True
-            self._down()
-            self.x = 0
-        cells = self.rows[self.y].cells
-        cells += [" "] * (self.x + 1 + wide - len(cells))
-        if cells[self.x] == "":  # a half of a wide character is gone, and so is the other
-            cells[self.x - 1] = " "
-        if self.x + 1 + wide < len(cells) and cells[self.x + 1 + wide] == "":
-            cells[self.x + 1 + wide] = " "
-        cells[self.x : self.x + 1 + wide] = [character, *([""] if wide else [])]
-        self.x += 1 + wide
-
-    def _control(self, character: str) -> None:
-        if character == "\r":
-            self.x = 0
-        elif character == "\n":
-            self.rows[self.y].wraps = False
-            self._down()
-        elif character == "\b":
-            self.x = max(0, self.x - 1)
-        elif character == "\t":
-            self.x = min(self.columns - 1, (self.x // 8 + 1) * 8)
-        elif character != "\x07":
-            self.unknown_sequences.append(repr(character))
-
-    def _down(self) -> None:
-        self.y += 1
-        if self.y == len(self.rows):
-            self.rows.append(Row())
-
-    def _sequence(self, private: str, numbers: str, name: str) -> None:
-        values = [int(number or 0) for number in numbers.split(";")]
-        n = max(1, values[0])
-        if private or name in "mhlq":
-            return
-        known: dict[str, Callable[[], None]] = {
-            "A": lambda: self._move(self.y - n, self.x),
-            "B": lambda: self._move(self.y + n, self.x),
-            "C": lambda: self._move(self.y, self.x + n),
-            "D": lambda: self._move(self.y, self.x - n),
-            "G": lambda: self._move(self.y, n - 1),
-            "H": lambda: self._move(self.top + n - 1, (values[1] if len(values) > 1 else 1) - 1),
-            "J": lambda: self._erase_below(values[0]),
-            "K": lambda: self._erase_line(values[0]),
-            "n": self._count_request,
-        }
-        known.get(name, lambda: self.unknown_sequences.append(f"CSI {private}{numbers}{name}"))()
-
-    def _count_request(self) -> None:
-        self.cursor_requests += 1
-
-    def _move(self, y: int, x: int) -> None:
-        self.y = min(max(self.top, y), self.top + self.lines - 1)
-        self.x = min(max(0, x), self.columns - 1)
-        while self.y >= len(self.rows):
-            self.rows.append(Row())
-
-    def _erase_below(self, kind: int) -> None:
-        if kind == 2:
-            top = self.top
-            del self.rows[top:]
-            self.rows += [Row() for _ in range(self.y - top + 1)]
-            return
-        self._erase_line(0)
-        del self.rows[self.y + 1 :]
-
-    def _erase_line(self, kind: int) -> None:
-        cells = self.rows[self.y].cells
-        if kind == 0:
-            del cells[self.x :]
-            self.rows[self.y].wraps = False
-        else:
-            cells[: self.x + 1 if kind == 1 else len(cells)] = [" "] * (self.x + 1 if kind == 1 else len(cells))
-
-    def resize(self, columns: int, lines: int) -> None:
-        """Change the size; wrapped text is wrapped anew."""
-        wholes: list[list[str]] = [[]]
-        for y, row in enumerate(self.rows):
-            if y == self.y:
-                cursor = len(wholes) - 1, len(wholes[-1]) + self.x
-            wholes[-1] += row.cells
+    def reflow(self, columns: int, lines: int) -> None:
+        """Change the size, and break the lines anew, as most terminals do."""
+        whole: list[list[Char]] = [[]]
+        cursor = 0, 0
+        for y, row in enumerate([*self.scrolled, *map(self._row, range(self.lines))], -len(self.scrolled)):
+            if y == self.cursor.y:
+                cursor = len(whole) - 1, len(whole[-1]) + self.cursor.x
+            whole[-1] += row
             if not row.wraps:
-                wholes.append([])
-        self.columns, self.lines = columns, lines
-        self.rows = []
-        for number, cells in enumerate(wholes[:-1] or wholes):
-            if number == cursor[0]:
-                behind = min(cursor[1] // columns, max(0, (len(cells) - 1) // columns))
-                self.y, self.x = len(self.rows) + behind, min(cursor[1] - behind * columns, columns)
-            parts = [cells[n : n + columns] for n in range(0, max(1, len(cells)), columns)]
-            self.rows += [Row(part, wraps=n + 1 < len(parts)) for n, part in enumerate(parts)]
+                whole.append([])
+        rows: list[Row] = []
+        for n, cells in enumerate(whole):
+            if n == cursor[0]:
+                below = min(cursor[1], max(0, len(cells) - 1)) // columns
+                y, x = len(rows) + below, cursor[1] - below * columns
+            for start in range(0, max(1, len(cells)), columns):
+                rows.append(Row(cells[start : start + columns]))
+                rows[-1].wraps = start + columns < len(cells)
+        while not rows[-1] and len(rows) > y + 1:
+            rows.pop()
+        self.resize(lines, columns)
+        self.buffer.clear()
+        self.scrolled, shown = rows[:-lines], rows[-lines:]
+        for row_y, row in enumerate(shown):
+            self.buffer[row_y].update(enumerate(row))
+            self._mark(row_y, row.wraps)
+        self.cursor.y, self.cursor.x = max(0, y - len(self.scrolled)), min(x, columns)
+
+    def _row(self, y: int) -> Row:
+        row = Row(self.buffer[y][x] for x in range(self.columns))
+        row.wraps = getattr(self.buffer[y], "wraps", False)
+        while row and row[-1].data == " " and not row.wraps:
+            row.pop()
+        return row
+
+    def _mark(self, y: int, wraps: bool) -> None:
+        setattr(self.buffer[y], "wraps", wraps)  # noqa: B010 - pyte moves this object with its row
+
+    # What pyte calls
+
+    def draw(self, data: str) -> None:
+        self._draws = True
+        for character in data:  # pyte drops what follows a character without a width
+            super().draw(character)
+        self._draws = False
+
+    def linefeed(self) -> None:
+        self._mark(self.cursor.y, self._draws)
+        super().linefeed()
+
+    def index(self) -> None:
+        if self.cursor.y == self.lines - 1:
+            self.scrolled.append(self._row(0))
+        super().index()
+
+    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
+        super().erase_in_line(how, private)
+        if how != 1:
+            self._mark(self.cursor.y, wraps=False)
+
+    def erase_in_display(self, how: int = 0, *arguments: object, **options: object) -> None:
+        super().erase_in_display(how, *arguments, **options)
+        for y in range(self.cursor.y + 1 if how == 0 else 0, self.lines if how != 1 else 0):
+            self._mark(y, wraps=False)
+
+    def write_process_input(self, data: str) -> None:
+        self.answers.append(data)
+
+    def debug(self, *arguments: object, **options: object) -> None:
+        self.unknown.append((arguments, options))
+
+
+def _text(row: Row) -> str:
+    return "".join(cell.data for cell in row)
 
 
 class Terminal:
@@ -258,7 +205,7 @@ class Terminal:
 
     def resize(self, columns: int, lines: int) -> None:
         """Change the size of the window."""
-        self.screen.resize(columns, lines)
+        self.screen.reflow(columns, lines)
         set_size(self.master, columns, lines)
 
     def interrupt(self) -> None:
@@ -284,9 +231,8 @@ class Terminal:
             text, self._bytes = self._bytes[: error.start].decode(), self._bytes[error.start :]
         self.raw += text
         self.screen.feed(text)
-        while self.screen.cursor_requests:  # answered, as terminals do
-            self.screen.cursor_requests -= 1
-            os.write(self.master, f"\x1b[{self.screen.y - self.screen.top + 1};{self.screen.x + 1}R".encode())
+        while self.screen.answers:
+            os.write(self.master, self.screen.answers.pop(0).encode())
         return bool(data)
 
 

@@ -11,6 +11,7 @@ from store_helpers import add_turn, memory
 from brain.messages import FormerText, Item
 from brain.store import conversations, items, users
 from brain.store.store import Store
+from brain.store.tx import Tx
 from cli.command import Brain
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -31,8 +32,12 @@ async def fill(store: Store) -> None:
     for item in (TEA, BLOOD, TRIP):
         await store.write(items.put, "local", item)
     await store.write(items.put, "ada", Item("k7m2", "fact", "Likes rain.", NOON, NOON, "general"))
-    for n in range(450):
-        await store.write(items.put, "cora", Item(f"n{n}", "fact", f"Number {n}.", NOON, NOON, "general"))
+
+    def put_many(tx: Tx) -> None:
+        for n in range(450):
+            items.put(tx, "cora", Item(f"n{n}", "fact", f"Number {n}.", NOON, NOON, "general"))
+
+    await store.write(put_many)
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def asking(folder: Path, *passes: Pass, arguments: Sequence[str] = (), **setting
     env |= {f"BRAIN_{key}": str(value) for key, value in settings.items()}
     with Terminal("ask", "Please.", "--model", script(folder.parent, *passes), *arguments, env=env) as terminal:
         yield terminal
-        assert terminal.screen.unknown_sequences == []
+        assert terminal.screen.unknown == []
 
 
 def deleted(folder: Path) -> list[str]:
@@ -119,7 +119,7 @@ def test_ctrl_c_stops_what_waits(folder: Path, text: str, sign: str, left: str) 
 
 def test_a_stopped_process_continues_below_what_the_shell_wrote(folder: Path) -> None:
     with asking(folder, {"chunks": ["So far " + "and on " * 30, *["and on "] * 400], "delay_ms": 100}) as terminal:
-        terminal.until(lambda screen: screen.y == 2)
+        terminal.until(lambda screen: screen.cursor.y == 2)
         terminal.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
         terminal.until(lambda screen: not select.select([terminal.master], [], [], 0)[0])

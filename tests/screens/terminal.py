@@ -8,9 +8,9 @@ from typing import Any
 
 from brain_servers import script
 from page.server import request
+from pyte.screens import Char
 from rich.ansi import AnsiDecoder
 from rich.console import Console
-from rich.style import Style
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 from terminal_emulator import Row, Screen, Terminal
@@ -25,34 +25,20 @@ pre {{ min-width: 90ch; margin: 0; font: 14px/1.3 "DejaVu Sans Mono", monospace;
 </style><main><pre>{code}</pre></main>"""
 
 
-class Cell(str):
-    """A character with its style."""
-
-    style = Style()
-
-
 class ColouredScreen(Screen):
-    """A screen that keeps the colours."""
+    """A screen whose cells have the styles of rich, as the colours of their text."""
 
     def __init__(self, columns: int, lines: int) -> None:
-        super().__init__(columns, lines)
         self._decoder = AnsiDecoder()
+        super().__init__(columns, lines)
 
-    def _put(self, character: str) -> None:
-        cell = Cell(character)
-        cell.style = self._decoder.style
-        super()._put(cell)
-
-    def _sequence(self, private: str, numbers: str, name: str) -> None:
-        if name == "m" and not private:
-            self._decoder.decode_line(f"\x1b[{numbers}m")
-        super()._sequence(private, numbers, name)
+    def select_graphic_rendition(self, *attributes: int) -> None:
+        self._decoder.decode_line(f"\x1b[{';'.join(map(str, attributes))}m")
+        self.cursor.attrs = Char(" ", fg=str(self._decoder.style))
 
 
 def _as_html(screen: Screen) -> str:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), color_system="truecolor", force_terminal=True)
-    while screen.rows and not screen.rows[-1].text:
-        screen.rows.pop()
     for row in screen.rows:
         console.print(_line(row), soft_wrap=True)
     return console.export_html(inline_styles=True, theme=SVG_EXPORT_THEME, code_format=FRAME)
@@ -60,8 +46,8 @@ def _as_html(screen: Screen) -> str:
 
 def _line(row: Row) -> Text:
     line = Text()
-    for style, cells in groupby(row.cells, lambda cell: getattr(cell, "style", Style())):
-        line.append("".join(cells), style)
+    for style, cells in groupby(row, lambda cell: cell.fg):
+        line.append("".join(cell.data for cell in cells), "" if style == "default" else style)
     return line
 
 
