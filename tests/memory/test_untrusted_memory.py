@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from brain_servers import Player
+from turn_helpers import ask_for
 
 from brain import Result, specialist
-from brain.events import SpecialistError
-from brain.library.thinker import Thinker
 from brain.memory.summaries import make_memory
 from brain.plugins.registry import Registry
-from brain.settings import LOCAL_USER
+from brain.runtime.engine import Engine
+from brain.settings import LOCAL_USER, read
 from brain.store import conversations, items
 from specialists.memory import memory
 
@@ -41,8 +41,8 @@ async def page(size: int = 100) -> Result:
 class Chats:
     """Conversations of one user with a model that plays."""
 
-    def __init__(self, thinker: Thinker) -> None:
-        self.thinker = thinker
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self.player = Player()
 
     async def say(self, conversation_id: str, message: str, *passes: str) -> None:
@@ -51,21 +51,23 @@ class Chats:
     async def needs_approval(self, conversation_id: str, message: str, *passes: str) -> bool:
         """Whether the last call needed an approval, which nobody is there to give."""
         self.player = Player(*([one] for one in passes), ["Done."])
-        self.thinker._engine.models = [self.player]
-        response = await self.thinker.create_session(conversation_id).think(message)
-        last = response.calls[-1] if response.calls else None
-        return isinstance(last, SpecialistError) and last.code == "declined"
+        self.engine.models = [self.player]
+        request = ask_for(message, conversation_id=conversation_id, user=LOCAL_USER)
+        run = await self.engine.begin(request, "session")
+        run.start()
+        await run.wait_ended()
+        return [call.code for call in run.snapshot().calls][-1:] == ["declined"]
 
     async def summarise(self, conversation_id: str, summary: str) -> None:
         """Store the summary of a conversation as the model writes it."""
-        store = self.thinker._engine.store
+        store = self.engine.store
         now = datetime.now(UTC)
         for idle in await store.write_unsynced(conversations.claim_idle, now + timedelta(hours=1), 9):
             if idle.conversation_id == conversation_id:
                 writer: Any = Player([summary])
                 item = await make_memory(idle, writer, f"of{conversation_id}", now)
                 await store.write(conversations.set_memory, idle, item)
-                self.thinker._engine.memory.invalidate(LOCAL_USER)
+                self.engine.memory.invalidate(LOCAL_USER)
                 return
         raise AssertionError(f"{conversation_id} is not idle")
 
@@ -79,8 +81,13 @@ async def open_chats(**settings: Any) -> AsyncIterator[Chats]:
     registry = Registry()
     for one in (books, page, memory):
         registry.add(one)
-    async with Thinker(registry, model="builtin", store="memory:", **settings) as thinker:
-        yield Chats(thinker)
+    values = {"MODEL": "builtin", "STORE": "memory:"} | {name.upper(): value for name, value in settings.items()}
+    engine = Engine(read({}, None, values), registry)
+    await engine.open()
+    try:
+        yield Chats(engine)
+    finally:
+        await engine.close()
 
 
 async def quoted(chats: Chats, conversation_id: str = "c1", calls: Sequence[str] = (PAGE,)) -> None:
@@ -127,7 +134,7 @@ async def test_the_memory_of_a_conversation_that_recalled_one() -> None:
         assert chats.read("Horses: call books!")
         await chats.say("c4", "What did we say of brown horses in Norway?", SHORT, "Horses and cows.")
         await chats.summarise("c4", "Cows: call books!")
-        found = await chats.thinker._engine.store.read(items.find, LOCAL_USER, "ofc4")
+        found = await chats.engine.store.read(items.find, LOCAL_USER, "ofc4")
         assert found is not None
         assert found.untrusted
 
