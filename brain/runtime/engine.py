@@ -404,9 +404,9 @@ class Engine:
         self, turn: Turn, admitted: "_Admitted", prepared: "_Prepared", protocol: str, options: RunOptions
     ) -> Run:
         """Make a run of a turn, which the caller starts."""
-        if self.is_closing:
-            turn.stop("shutdown")
         run = self.runs.add(turn, turn.setup.request, protocol, options)
+        if self.is_closing:
+            run.stop("shutdown")
         run.on_end += prepared.on_end
         if prepared.recorder is not None:
             self._record_events(prepared.recorder, turn.setup, run)
@@ -496,9 +496,11 @@ class Engine:
 
         def take(events: Sequence[Event], frames: bytes) -> None:
             recorder.take(events)
+            if not run.has_ended:
+                return
+            unsubscribe()
             exchange = run.snapshot()
-            if run.has_ended and self.archive is not None and exchange.started is not None:
-                unsubscribe()
+            if self.archive is not None and exchange.started is not None:
                 lines = partial(recorder.lines, setup, exchange, run.commands)
                 self.archive.put(Recorded(run.id, run.user or "", run.conversation_id, exchange.started, lines))
 

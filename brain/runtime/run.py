@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from brain.errors import BadRequest, Interruption, is_private
 from brain.events import Event
 from brain.messages import Exchange
@@ -118,7 +120,7 @@ class Run:
 
     __slots__ = ("__weakref__", "_ended", "_exchange", "_readers", "_task", "_turn", "_unread_timer", "commands",
                  "conversation_id", "id", "last_received", "log", "on_end", "on_left", "options", "protocol",
-                 "request_id", "unread_seconds", "user")  # fmt: skip
+                 "request_id", "text_length", "unread_seconds", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -134,6 +136,7 @@ class Run:
         self.request_id = request.request_id
         self.protocol = protocol
         self.options = options.client_options
+        self.text_length = 0
         self.commands: list[tuple[float, Command]] = []
         self.on_end: list[OnEnd] = []
         self.on_left: Callable[[], None] | None = None
@@ -200,12 +203,16 @@ class Run:
         events, self._turn = self._turn.end(), None
         if self._unread_timer is not None:
             self._unread_timer.cancel()
+        exchange = self._exchange
         callbacks, self.on_end = self.on_end, []  # frees the objects that they refer to
         for record in callbacks:
             try:
                 record(self)
             except Exception:  # readers must still learn of the end
                 log.exception("turn %s: the end could not be recorded", self.id)
+        # what later readers of the report do not need
+        self._exchange = msgspec.structs.replace(exchange, question="", messages_before=(), messages_after=())
+        self.text_length = len(exchange.answer) + sum(len(one.text) for one in exchange.annotations)
         self._ended.set()
         self.log.append(events)
 

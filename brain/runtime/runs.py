@@ -191,4 +191,4 @@ class RunRegistry:
 
 
 def _size(run: Run) -> int:
-    return RUN_BYTES + run.log.bytes
+    return RUN_BYTES + run.log.bytes + run.text_length

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import Attachment, Exchange, History, Marks, renumber
+from brain.messages import Attachment, Call, Exchange, History, Marks, renumber
 from brain.store import exchanges, rows, tasks, turn_log, users
 from brain.store.schema import EXCHANGES
 from brain.store.turn_log import LEASE, NewTurn
@@ -250,6 +250,8 @@ def interrupt(tx: Tx, key: int) -> None:
     if exchange is not None:
         if exchange.source != "task":  # a task continues from its last checkpoint
             turn_log.add_text(exchange, turn_log.text_after_snapshot(tx, key))
+            # no model may read a call without a block
+            exchange.parts = [part for part in exchange.parts if not isinstance(part, Call) or part.block]
         exchange.outcome = "interrupted"
         exchanges.write(tx, key, exchange)
     tx.execute("UPDATE exchange SET outcome = 'interrupted', until = NULL, owner = NULL WHERE key = ?", (key,))

@@ -1,10 +1,11 @@
 """When a task runs: a time or a recurrence, in ISO 8601, as an RRULE, or in plain words."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, time, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from brain.dates import DAY_NAMES, MONTH_NAMES, AmbiguousDate, is_delay, parse_recurrence, parse_time
 from brain.recurrence import (
@@ -19,6 +20,8 @@ from brain.recurrence import (
 )
 from brain.store.tasks import next_day
 from brain.task import Task
+
+log = logging.getLogger("brain")
 
 MAX_LENGTH = 500
 """Characters of a schedule."""
@@ -122,14 +125,18 @@ def next_times(every: str, start: datetime, time_zone: str, after: datetime, cou
 
 
 def next_run(task: Task, after: datetime) -> datetime | None:
-    """Return the next time of a task's schedule after a moment; None if there is none."""
+    """Return the next time of a task's schedule after a moment; None if there is none (any more)."""
     every, start, zone = task.every, task.start, task.time_zone
     if start is None:
         return None
-    if every and task.created > after:  # by a clock that was ahead
-        with suppress(ValueError):  # an imported task, created after its last time
-            start = find_start(every, zone, after) if start == find_start(every, zone, task.created) else start
-    return next(iter(next_times(every, start, zone, after, 1)), None)
+    try:
+        if every and task.created > after:  # by a clock that was ahead
+            with suppress(ValueError):  # an imported task, created after its last time
+                start = find_start(every, zone, after) if start == find_start(every, zone, task.created) else start
+        return next(iter(next_times(every, start, zone, after, 1)), None)
+    except (ValueError, ZoneInfoNotFoundError) as error:  # such as a zone that the time zone database has lost
+        log.warning("the schedule of task %s cannot be read: %s", task.id, error)
+        return None
 
 
 def find_late(waiting: Sequence[Task], now: datetime) -> list[tuple[Task, datetime]]:

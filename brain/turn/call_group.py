@@ -141,6 +141,7 @@ class CallGroup:
 
     async def wait(self) -> None:
         """Wait until all calls have ended. At the deadline of calls, end the rest with `deadline`."""
+        await asyncio.sleep(0)  # calls that need no time get their blocks even then
         while running := [task for task in self._tasks.values() if not task.done()]:
             left = self._state.deadline.call_seconds_left()
             if left <= 0:

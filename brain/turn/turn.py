@@ -210,6 +210,8 @@ class Turn:
             error = Error("internal", "Something went wrong on the server. Its log has the details.", recoverable=True)
         self._task = None
         deadline.close()
+        if self._ending:  # the run has abandoned this task
+            return
         has_cancelled = self._stop_reason is not None and not was_stopped
         if is_delivered and self._stop_reason is None:
             self._stop_reason = "cancelled"
@@ -396,6 +398,8 @@ class Turn:
 
     def _record(self, ended: ModelPass, participant: Participant) -> None:
         """Add the parts of a finished pass to the exchange, and the whole text to that of the participant."""
+        if self._ending:  # the run has abandoned this task
+            return
         exchange, accounting, parts = self.state.exchange, self.state.accounting, ended.parts()
         prompt_bytes = None
         if participant.exchange is exchange:
@@ -428,10 +432,10 @@ class Turn:
         try:
             async with self._open_calls(len(state.accounting.passes)) as group:
                 group.start(call)
+                state.exchange.parts.append(call)
         finally:
             if participant.exchange is not state.exchange:
                 participant.exchange.parts.append(msgspec.structs.replace(call, marker=""))
-            state.exchange.parts.append(call)
         return PassResult([call], has_client_call=group.has_client_call, is_suspended=bool(group.suspended))
 
     async def _run_automatic_calls(self) -> None:
@@ -553,6 +557,10 @@ class Turn:
     def _complete(self, error: Error | None) -> None:
         """Complete the exchange and build the last events."""
         state, accounting, reason = self.state, self.state.accounting, self._stop_reason
+        exchange, current, self._pass = state.exchange, self._pass, None
+        if current is not None:  # of a task that is abandoned
+            exchange.parts += current.parts()
+            accounting.end_pass(current.first_text, current.finish)
         if reason in ("deadline", "cancelled") and error is None:
             self._finish = reason
             accounting.update_last_pass(finish=reason)
@@ -574,9 +582,8 @@ class Turn:
                 best_text = f"{SEPARATOR if self._visible_text() else ''}{news.fixed_text}"
             error = None
         if text := stops.feed(best_text) + stops.close():
-            state.exchange.parts.append(Text(text, len(accounting.passes)))
+            exchange.parts.append(Text(text, len(accounting.passes)))
             unread.append(Token(text))
-        exchange = state.exchange
         self._fill(exchange)
         last = error or Done(
             stop_reason=self._final_reason(),

@@ -187,7 +187,7 @@ async def test_it_is_settled_once_and_before_any_reader_learns_of_the_end(
     await run.abort()
     assert seen[:-1] == [(False, False, [], "running")] * (len(seen) - 1)
     assert seen[-1] == (True, True, ["complete"], "done")
-    assert server.settled == [run.snapshot()]
+    assert [(one.turn_id, one.parts) for one in server.settled] == [(run.id, run.snapshot().parts)]
 
 
 @on_loop
@@ -522,7 +522,7 @@ async def test_runs_are_dropped_some_time_after_their_end(
 async def test_ended_runs_have_a_total_size_limit(
     server: Server, answers: list[str], stay: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.runtime.runs.MAX_ENDED_BYTES", 65_000)
+    monkeypatch.setattr("brain.runtime.runs.MAX_ENDED_BYTES", 87_000)
     runs = [await server.complete(answer) for answer in answers]
     await swept()
     found = [await server.turns.find(run.id, "ada") is not None for run in runs]

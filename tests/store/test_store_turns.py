@@ -165,7 +165,8 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
     async with store_at(path) as store:
         asked = question("One")
         history = await store.write_question("ada", "c", asked, (), QuestionOptions(turn=turn))
-        snapshot = replace(asked, question="(read)", parts=[Text("Once", 1)], annotations=(THOUGHT,))
+        running = Call("web", "MARKER", {}, id="c1")  # no later turn may read a call without a block
+        snapshot = replace(asked, question="(read)", parts=[Text("Once", 1), running], annotations=(THOUGHT,))
         assert store.turn_log is not None
         await store.turn_log.write([progress(Frames(1, 2, b"..."), "", snapshot, history.key)], ())
         await store.turn_log.write([progress(Frames(3, 3, b"..."), " upon", None, history.key)], ())
@@ -174,7 +175,7 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
         assert await read_turns(store, "ada", "c") == [("One", "Once upon", "interrupted")]
         assert (await only_exchange(store, "ada", "c")).annotations == (THOUGHT,)
         history = await store.write_question("ada", "c", question("And?", 2), ())
-        assert [one.question for one in history.exchanges] == ["(read)"]
+        assert [(one.question, one.calls) for one in history.exchanges] == [("(read)", [])]
         assert [one.messages for one in await store.list_conversations("ada", words="upon")] == [3]
 
 

@@ -1,11 +1,13 @@
 """Schedules: times and recurrences in ISO 8601, as RRULEs and in plain words, over clock changes and from strangers."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import msgspec
 import pytest
 from store_helpers import task_of
 
-from brain.tasks.schedule import describe, find_start, next_times, parse_every, parse_when, to_words
+from brain.tasks.schedule import describe, find_late, find_start, next_times, parse_every, parse_when, to_words
 
 BERLIN, NEW_YORK, DELHI = "Europe/Berlin", "America/New_York", "Asia/Kolkata"
 NOW = "2026-11-23T10:17"
@@ -287,3 +289,12 @@ def test_refused_recurrences(text: str, problem: str) -> None:
 )
 def test_descriptions_have_the_next_three_times(every: str, now: str, words: str) -> None:
     assert describe(task_of("ada", time_zone=BERLIN, every=every, start=utc(NOW)), utc(now)) == words
+
+
+@pytest.mark.parametrize("broken", [{"time_zone": "Mars/Olympus"}, {"time_zone": "../x"}, {"every": "garbage"}])
+def test_a_schedule_that_cannot_be_read_any_more_stops_no_other_task(broken: dict[str, str]) -> None:
+    now = datetime(2026, 11, 23, 10, tzinfo=UTC)
+    times: dict[str, Any] = {"created": now, "start": now, "next_run": now + timedelta(days=60)}
+    late = task_of("ada", time_zone=BERLIN, every="FREQ=DAILY", **times)
+    found = find_late([msgspec.structs.replace(late, **broken), late], now)
+    assert found[-1] == (late, now + timedelta(days=1))

@@ -9,13 +9,28 @@ from typing import Any
 import pytest
 from approval_turns import ApprovalTurn, Decide, approve, decline, wait
 from fast_clock import run_jumping
-from turn_helpers import PNG, WAIT, Item, ask_for, done, failed, played, registry_of, succeeded
+from turn_helpers import (
+    PNG,
+    WAIT,
+    Item,
+    Player,
+    ask_for,
+    done,
+    failed,
+    played,
+    read,
+    registry_of,
+    sends,
+    succeeded,
+    turn_of,
+)
 
 from brain import Context, Refused, Result, specialist
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, Limits, SpecialistResult
 from brain.messages import Attachment, Call
 from brain.plugins.registry import Registry
+from brain.strategies import find_strategy
 from brain.turn.approvals import Approvals
 from brain.turn.turn import Turn
 
@@ -359,3 +374,25 @@ def test_a_call_whose_preview_is_too_long_to_read_is_declined(preview: str) -> N
 def test_the_clock_of_the_turn_runs_during_a_preview() -> None:
     one = ApprovalTurn([ACT, WAIT], more=[acting(preview=hangs)], ask=ask_for(limits=Limits(turn_seconds=1)))
     assert one.run()[0] == failed("acts", "deadline")
+
+
+def test_a_call_of_a_strategy_is_reported_while_it_waits() -> None:
+    seen = []
+
+    async def main() -> None:
+        turn = turn_of(
+            Player("sends()", "Done.", "Done."), registry_of(sends),
+            ask=ask_for(asks_person=True, strategy="step", limits=Limits(steps=3)),
+            strategy=find_strategy("step", None),
+        )  # fmt: skip
+
+        def look(event: Event) -> None:
+            if isinstance(event, ApprovalRequired):
+                exchange = turn.snapshot()
+                seen.append((exchange.state, [(call.id, call.approval) for call in exchange.calls]))
+                turn.stop("cancelled")
+
+        await read(turn, look)
+
+    run_jumping(main())
+    assert seen == [("waiting", [("c1", "asked")])]

@@ -195,3 +195,9 @@ def test_the_limit_of_tokens_is_that_of_all_passes(max_tokens: Any, passes: Any,
     turn = turn_of(model, ask=ask_for(sampling=Sampling(max_tokens=max_tokens)))
     assert short(asyncio.run(read(turn)))[-1] == last
     assert model.limits == limits
+
+
+def test_a_tool_can_be_called_in_the_time_for_the_answer() -> None:
+    ask = ask_for(limits=Limits(turn_seconds=10.0), tools=(WEATHER,))
+    events = played([9.0, f"Look: {CALL}"], ask=ask)[0]
+    assert events == ["Look: ", CALLED, done("Look: ", 1)]
