@@ -129,7 +129,6 @@ class MemoryEventLog:
             raise BadRequest(message, "last-event-id" if after else None, code="gone", status=410)
 
     def frames(self, after: int, until: int | None = None) -> list[bytes]:
-        """See `EventLog.frames`."""
         self.check(after)
         blocks = [*self._blocks, (self._first, b"".join(self._tail))]
         firsts = [*(first for first, _ in blocks[1:]), self.last + 1]
@@ -150,14 +149,12 @@ class MemoryEventLog:
         return len(block) if position < 0 else position + len(marker)
 
     def events(self, after: int = 0, until: int | None = None) -> list[Event]:
-        """See `EventLog.events`."""
         if until is not None and until > self.last:
             message = f"Event {until} has not happened; the newest is {self.last}."
             raise BadRequest(message, code="gone", status=410)
         return [event for data in self.frames(after, until) for event in decode_frames(data)]
 
     def subscribe(self, notify: Notify) -> Unsubscribe:
-        """See `EventLog.subscribe`."""
         self._subscribers = (*self._subscribers, notify)
 
         def unsubscribe() -> None:

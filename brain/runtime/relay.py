@@ -124,7 +124,6 @@ class RemoteRun:
 
     @property
     def has_ended(self) -> bool:
-        """See `AnyRun.has_ended`."""
         return self.log.has_ended
 
     @property
@@ -133,7 +132,6 @@ class RemoteRun:
         return self.log.subscribers
 
     async def control(self, command: Command) -> Exchange:
-        """See `AnyRun.control`."""
         answer = await self._relay.send(self.id, command)
         self.is_stopping = answer.is_stopping
         self._reached = max(self._reached, answer.last)
@@ -144,20 +142,16 @@ class RemoteRun:
         return True
 
     def stop(self) -> None:
-        """See `AnyRun.stop`."""
         self._relay.post(self.id, StopTurn())
 
     def join(self, notify: Notify) -> Unsubscribe:
-        """See `AnyRun.join`."""
         self._relay.post(self.id, Join())
         return self._relay.follow(self, notify)
 
     def leave(self, *, will_reconnect: bool = False) -> None:
-        """See `AnyRun.leave`."""
         self._relay.post(self.id, Leave(self.last_received, will_reconnect))
 
     async def wait_ended(self) -> None:
-        """See `AnyRun.wait_ended`."""
         await self._wait_until(lambda: self.log.has_ended)
 
     async def catch_up(self, number: int = 0) -> None:

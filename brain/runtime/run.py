@@ -174,7 +174,6 @@ class Run:
         """Do nothing: the log of a local run is always current."""
 
     def is_waiting_for(self, call_ids: Collection[str]) -> bool:
-        """See `AnyRun.is_waiting_for`."""
         return {call.id for call in self.snapshot().calls if call.approval == "asked"}.issuperset(call_ids)
 
     def snapshot(self) -> Exchange:
@@ -217,7 +216,6 @@ class Run:
         self.log.append(events)
 
     async def control(self, command: Command) -> Exchange:
-        """See `AnyRun.control`."""
         self.apply(command)
         return self.snapshot()
 
@@ -275,7 +273,6 @@ class Run:
     # Readers
 
     def join(self, notify: Notify) -> Unsubscribe:
-        """See `AnyRun.join`."""
         self._count_reader()
         return self.log.subscribe(notify)
 
@@ -285,7 +282,6 @@ class Run:
             self._unread_timer.cancel()
 
     def leave(self, *, will_reconnect: bool = False) -> None:
-        """See `AnyRun.leave`."""
         self._readers -= 1
         if not self._readers:
             self._stop_if_unread(will_reconnect=will_reconnect)

@@ -67,13 +67,11 @@ class DeferredStore:
         self._store = store
 
     async def read(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """See `Database.read`."""
         if not self.writes:
             return await self._store.read(function, *args, **kwargs)
         return await self._try(lambda tx: function(tx, *args, **kwargs))
 
     async def write(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """See `Database.write`."""
 
         def write(tx: Tx) -> T:
             return function(tx, *args, **kwargs)

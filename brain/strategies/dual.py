@@ -76,7 +76,10 @@ CHECK = "The answer:\n\n{answer}\n\nThe results:\n\n{results}"
 
 
 class Dual:
-    """See `Strategy`. The last round is reserved for the answer; with a critic, the last three."""
+    """A thinker tells an actor what to do, in rounds.
+
+    The last round is reserved for the answer; with a critic, the last three.
+    """
 
     def __init__(self, turn: Turn) -> None:
         request = turn.setup.request

@@ -38,7 +38,7 @@ FINISH_JSON = "Write the complete answer for the user now, in the required JSON 
 
 
 class Reason:
-    """See `Strategy`. The last round is reserved for a pass without specialists, also for a JSON answer."""
+    """One model in rounds. The last round is reserved for a pass without specialists, also for a JSON answer."""
 
     def __init__(self, turn: Turn) -> None:
         self.max_rounds = turn.setup.request.limits.rounds or 2

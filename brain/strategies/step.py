@@ -71,7 +71,7 @@ class ParsedCall:
 
 
 class Step:
-    """See `Strategy`. The last pass writes the answer."""
+    """Single steps, each a call. The last pass writes the answer."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
