@@ -160,7 +160,8 @@ def test_the_same_decision_again_streams_the_same_and_runs_nothing_twice(server:
 
 
 def test_expired_approvals() -> None:
-    with brain_served(registry_of(writes), KEYS="anns:ann", APPROVAL_SECONDS=0.01) as server:
+    # longer than a client takes to leave: a turn without a client ends if it waits for nobody
+    with brain_served(registry_of(writes), KEYS="anns:ann", APPROVAL_SECONDS=1) as server:
         server.play(Player([WRITES % "Ann"], ["Then not."]))
         (approval_id,) = approval_ids(chat(server))
         events = f"/v1/turns/{approval_id.partition('.')[0]}/events"
