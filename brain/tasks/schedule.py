@@ -125,7 +125,7 @@ def next_times(every: str, start: datetime, time_zone: str, after: datetime, cou
 
 
 def next_run(task: Task, after: datetime) -> datetime | None:
-    """Return the next time of a task's schedule after a moment; None if there is none (any more)."""
+    """Return the next time of a task's schedule after a moment; None if it has ended, or can no longer be read."""
     every, start, zone = task.every, task.start, task.time_zone
     if start is None:
         return None

@@ -326,7 +326,7 @@ class Turn:
         while True:
             was_last = state.policy.is_last_pass
             ended, failure = await self._run_pass(plan)
-            if failure is not None and self._has_successor(plan, failure):
+            if failure is not None and self._fall_back(plan, failure):
                 continue
             if failure is not None or not (ended.has_given_way and ended.was_interrupted):
                 break
@@ -376,8 +376,8 @@ class Turn:
                     self._record(current, participant)
         return current, failure
 
-    def _has_successor(self, plan: Plan, failure: ModelError) -> bool:
-        """Choose the model that continues a pass whose model failed. Return False if the answer continues without it.
+    def _fall_back(self, plan: Plan, failure: ModelError) -> bool:
+        """Let another model continue a pass whose model failed. Return False if the answer continues without the pass.
 
         Raises:
             ModelError: There is no such model, and the answer needs the pass.
