@@ -254,23 +254,17 @@ class _Body(httpx.AsyncByteStream):
             if connection.error is not None:
                 raise connection.error
             waiter = connection.waiter = connection.loop.create_future()
-            if self._seconds is None:
-                await waiter
-            else:
-                await self._wait_in_time(waiter, self._seconds)
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await waiter
+            except TimeoutError as error:
+                raise httpx.ReadTimeout("no data in time") from error
         data = connection.parts[0] if len(connection.parts) == 1 else b"".join(connection.parts)
         connection.parts.clear()
         connection.unread = 0
         if connection.is_paused:
             connection.resume()
         return data
-
-    async def _wait_in_time(self, waiter: asyncio.Future[None], seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await waiter
-        except TimeoutError as error:
-            raise httpx.ReadTimeout("no data in time") from error
 
     async def aclose(self) -> None:
         """Store the connection for reuse if the response was read completely, else abort it."""
