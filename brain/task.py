@@ -119,7 +119,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class NewTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person or a model asks for. None stands for the default.
+    """What a person or a model asks for. None means the default.
 
     Attributes:
         title: The first words of the prompt by default.

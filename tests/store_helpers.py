@@ -120,7 +120,7 @@ def task_of(user: str, prompt: str = "Read", conversation: str = "c", **fields: 
 
 
 async def claim_due(store: Store, at_once: int = 9, per_user: int = 9, limits: DayLimits = NO_LIMITS) -> list[Task]:
-    """Claim due tasks as a process does, until there is none for a free place."""
+    """Claim due tasks as a process does, until no task is due or no place is free."""
     claimed: list[Task] = []
     while due := (await store.read(tasks.look, at_once, per_user)).due:
         readable = [DueTask(one, schedule.next_run(one, store.now()), limits) for one in due if one is not None]

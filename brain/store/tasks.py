@@ -608,7 +608,7 @@ def _skip(tx: Tx, task: Task, reason: str, time: datetime) -> None:
 
 
 def next_day(now: datetime) -> datetime:
-    """Return the next midnight in UTC, when the daily limits begin anew."""
+    """Return the next midnight in UTC, when the daily limits are reset."""
     return moment((micros(now) // DAY + 1) * DAY)
 
 

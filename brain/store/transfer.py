@@ -476,7 +476,7 @@ class Import:
         exchanges.write(tx, key, exchange)
         if task is None:
             exchanges.index(tx, key, exchange, self._user)
-        else:  # its next run begins anew, and does not continue the last one
+        else:  # its next run starts from the beginning and does not continue the last one
             self._tasks[record.conversation] = msgspec.structs.replace(task, finished=exchange.question_id)
 
     def _message_id(self, given: str) -> str:

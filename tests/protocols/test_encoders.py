@@ -34,7 +34,7 @@ WITH_TOOLS = ("native", "openai", "ollama", "generate", "ag_ui")
 
 
 def show(event: ev.Event) -> str:
-    """What stands in the text for events that a wire does not have."""
+    """Return the text that a wire without such an event shows for it."""
     match event:
         case ev.SpecialistResult():
             return f"<{event.name}>"

@@ -1,4 +1,4 @@
-"""Imports and deletions: nobody sees half of one, others write meanwhile, nothing is left."""
+"""Imports and deletions are never seen half done, let others write meanwhile, and leave nothing behind."""
 
 import asyncio
 import io
