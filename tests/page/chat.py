@@ -1,10 +1,11 @@
 """The chat page as a person uses it. Everything is found by role and name, as a screen reader finds it."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from playwright.sync_api import FilePayload, Locator, Page, expect
+from playwright.sync_api import FilePayload, Locator, Page, Route, expect
 
 TRANSFER = """(node, [event, files]) => {
     const data = new DataTransfer();
@@ -174,3 +175,14 @@ class Chat:
         """Start to record layout shifts, as the browser measures them; the result returns them."""
         self.page.evaluate(RECORD_SHIFTS)
         return partial(self.page.evaluate, "shifts")
+
+
+def hold_request(page: Page, address: str | re.Pattern[str], act: Callable[[], object]) -> Route:
+    """The request that an action sends; the test continues it."""
+    routes: list[Route] = []
+    page.route(address, lambda route: routes.append(route), times=1)  # a method cannot be wrapped
+    with page.expect_request(address):
+        act()
+    while not routes:
+        page.evaluate("0")
+    return routes[0]

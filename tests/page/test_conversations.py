@@ -2,15 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable
 
 import httpx
 import pytest
 from limits import WAIT_SECONDS
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
 
 from brain import Context, specialist
-from page.chat import Chat
+from page.chat import Chat, hold_request
 from page.markdown import make_messages
 from page.server import HOSTILE, PageServer
 from page.texts import page_text
@@ -226,17 +225,6 @@ def weather() -> str:
 def encyclopedia() -> str:
     """Looks something up far away."""
     return "A mathematician."
-
-
-def hold_request(page: Page, address: str | re.Pattern[str], act: Callable[[], object]) -> Route:
-    """The request that an action sends; the test continues it."""
-    routes: list[Route] = []
-    page.route(address, lambda route: routes.append(route), times=1)  # a method cannot be wrapped
-    with page.expect_request(address):
-        act()
-    while not routes:
-        page.evaluate("0")
-    return routes[0]
 
 
 def test_a_message_sent_before_the_server_answered_is_asked_then(server: PageServer, visitor: Visitor) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Route, expect
 
-from page.chat import Chat
+from page.chat import Chat, hold_request
 from page.server import HOSTILE, PageServer, request
 from page.texts import LANGUAGES, page_text
 from page.visitor import NEW, Visitor
@@ -179,6 +179,29 @@ def test_the_strategy_is_sent_with_each_message(chat: Chat, visitor: Visitor) ->
 def what(strategy: str) -> str:
     sentence: str = TEXTS["strategies"][strategy]["what"]
     return sentence
+
+
+def test_what_a_person_chooses_while_the_conversation_loads_stays(chat: Chat, server: PageServer) -> None:
+    chat.strategy.select_option("dual")
+    chat.ask()
+    direct(server, "Guess.")
+    expect(chat.rounds).to_have_count(2)
+    chat.stop()
+    chat.wait_until_idle()
+    loading = hold_request(chat.page, "**/v1/conversations/*?*", chat.reload)
+    chat.strategy.select_option("mono")
+    private = chat.button("Private conversation")
+    private.click()
+    loading.continue_()
+    expect(chat.rounds).to_have_count(2)
+    expect(chat.strategy).to_have_value("mono")
+    expect(private).to_have_attribute("aria-pressed", "true")
+    chat.button("New conversation").click()
+    expect(private).to_have_attribute("aria-pressed", "false")
+    expect(chat.strategy).to_have_value("mono")
+    chat.page.go_back()
+    expect(chat.strategy).to_have_value("dual")
+    expect(private).to_have_attribute("aria-pressed", "true")
 
 
 @pytest.mark.parametrize("server", [{"STRATEGIES": "mono"}], indirect=True)

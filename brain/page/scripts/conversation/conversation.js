@@ -11,7 +11,7 @@ import {
 import { onTabNews } from "../base/tabs.js";
 import { taskOfWork, tasks, tasksOf } from "../base/tasks.js";
 import { explainError, t } from "../base/texts.js";
-import { useStrategy } from "../dialogs/choices.js";
+import { forgetStrategy, useStrategy } from "../dialogs/choices.js";
 import { keepAssist } from "../dialogs/assistance.js";
 import { keepPrivacy, openPrivacy } from "../dialogs/privacy.js";
 import { makeEmpty } from "./empty.js";
@@ -110,6 +110,7 @@ class Conversation extends ConversationState {
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
     openPrivacy(null, false);
     this.#exchanges.empty(this.#emptyState());
+    forgetStrategy();
     useStrategy();
     this.opened(null, "");
   }
@@ -125,6 +126,10 @@ class Conversation extends ConversationState {
   /** @param {string} id */
   async #open(id) {
     const signal = this.#leave();
+    if (id !== this.id) { // what a person chooses from now on is for this conversation
+      forgetStrategy();
+      openPrivacy(id, false);
+    }
     if (location.hash !== addressOf(id)) history.pushState(null, "", addressOf(id));
     this.opens(id);
     const slow = setTimeout(() => this.#exchanges.empty(make("p", "opening small", t("opening"))), SLOW);

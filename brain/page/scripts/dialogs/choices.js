@@ -23,6 +23,7 @@ const critic = find("critic", HTMLInputElement), criticBox = find("critic-box", 
 let models = [];
 /** @type {Strategy[]} */
 let strategies = [];
+let isChosen = false; // the strategy, by a person, in the open conversation
 
 /** @param {import("../base/types.js").Start} start */
 export function startChoices(start) {
@@ -37,7 +38,10 @@ export function startChoices(start) {
   };
   strategies = start.strategies;
   strategySelect.replaceChildren(...strategies.map(({ name }) => makeOption(name, explainStrategy(name).name)));
-  strategySelect.onchange = showStrategy;
+  strategySelect.onchange = () => {
+    isChosen = true;
+    showStrategy();
+  };
   critic.checked = sharedStorage.get("critic") !== null;
   critic.onchange = () => sharedStorage.put("critic", critic.checked ? "on" : null);
   privacy.addEventListener("changed", () => {
@@ -84,11 +88,17 @@ function defaultModel() {
   return models.find((model) => model.default);
 }
 
+/** Forgets which strategy a person chose, because another conversation is opened. */
+export function forgetStrategy() {
+  isChosen = false;
+}
+
 /**
- * Chooses the strategy of a conversation.
+ * Uses the strategy of a conversation, unless a person has chosen one in it.
  * @param {string} [name] that of its last answer; without one, or if the server no longer allows it, the default
  */
 export function useStrategy(name) {
+  if (isChosen) return;
   strategySelect.value = (strategies.find((one) => one.name === name) ?? defaultStrategy())?.name ?? "";
   showStrategy();
 }
