@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from page.chat import Chat
+from page.chat import Chat, hold_request
 from page.network import Network
 from page.server import PageServer
 from page.texts import page_text
@@ -121,6 +121,24 @@ def test_a_lost_session_loses_neither_message_nor_answer(server: PageServer, vis
     server.model.write("Yes.")
     server.model.end()
     expect(chat.questions).to_have_count(2)
+
+
+@KEYS
+def test_a_response_from_before_the_sign_in_does_not_ask_again(server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("401")
+    chat = visitor.visit(server.url)
+    sign_in(chat, "s3cret")
+    server.answer(chat, "first", "One.")
+    visitor.context.clear_cookies()
+    address = re.compile(r"/v1/conversations\?.*q=first")
+    search = hold_request(chat.page, address, lambda: chat.search("first"))
+    rejection = search.fetch()
+    assert rejection.status == 401
+    chat.button("Memory").click()
+    sign_in(chat, "s3cret")
+    with chat.page.expect_request(address):
+        search.fulfill(response=rejection)
+    expect(sign_in_dialog(chat)).to_be_hidden()
 
 
 # settings

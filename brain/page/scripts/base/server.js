@@ -59,13 +59,18 @@ export function onSlowRequest(act) {
 
 /** @type {() => Promise<boolean>} */
 let signIn = async () => false;
+let signIns = 0;
 
 /**
  * Sets how a person signs in. The function resolves to whether the person did.
  * @param {() => Promise<boolean>} asks
  */
 export function setSignIn(asks) {
-  signIn = asks;
+  signIn = async () => {
+    const isSignedIn = await asks();
+    if (isSignedIn) signIns++;
+    return isSignedIn;
+  };
 }
 
 /**
@@ -78,12 +83,13 @@ export function setSignIn(asks) {
  */
 export async function request(method, path, body, { signal, read = (json) => JSON.parse(json) } = {}) {
   for (;;) {
+    const before = signIns;
     const slow = setTimeout(() => { for (const act of yielding) act(); }, SLOW);
     const sent = fetch(path, { method, ...encodeBody(body), signal }).finally(() => clearTimeout(slow));
     const response = await sent.catch(unlessAborted);
     for (const act of awaiting.splice(0)) act();
     if (response.status === 401 && path !== "v1/session") {
-      if (await signIn()) continue;
+      if (before !== signIns || await signIn()) continue; // a late response is from before the sign-in
       throw new Refused(401, { message: t("notSignedIn") });
     }
     if (!response.ok) throw await readRefusal(response);
