@@ -87,24 +87,6 @@ def replace_surrogates(text: str) -> str:
     return whole + "\ufffd" if half else whole
 
 
-_JSON_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
-    rb"|(?P<encoded>(?:\xed[\xa0-\xbf][\x80-\xbf])+)",
-    re.DOTALL,
-)
-
-
-def replace_json_surrogates(data: bytes) -> bytes:
-    """Return JSON with U+FFFD in place of lone surrogates, whether they are escapes or bytes."""
-
-    def replace(found: re.Match[bytes]) -> bytes:
-        if found["encoded"]:
-            return replace_surrogates(found[0].decode("utf-8", "surrogatepass")).encode()
-        return rb"\ufffd" if found["lone"] else found[0]
-
-    return _JSON_ESCAPE.sub(replace, data)
-
-
 def find_similar(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to a wrong one, if any is."""
     names = {one.lower(): one for one in known}

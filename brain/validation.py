@@ -1,8 +1,7 @@
-"""What is wrong with JSON: duplicate keys, and sentences from the errors of msgspec."""
+"""Sentences from the errors of msgspec."""
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,22 +28,6 @@ _TYPE_NAMES = {
 }
 _UNITS = {"str": "characters", "array": "items", "object": "fields", "bytes": "bytes"}
 _BOUND = re.compile(r"Expected `(\w+)` (of length )?(>=|<=) (-?[\d.]+)(?: and <= (-?[\d.]+))?")
-
-
-class DuplicateKeyError(ValueError):
-    """A key that appears twice in one JSON object."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__("the JSON repeats a key in one object")
-        self.key = key
-
-
-def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs, for `json.JSONDecoder`."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise DuplicateKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
-    return values
 
 
 def describe_mismatch(error: msgspec.ValidationError, kind: Any) -> tuple[str, str]:

@@ -17,7 +17,7 @@ LAYERS = (
     "dates",
     "recurrence",
     "errors events text words concurrency installation",
-    "messages validation",
+    "messages validation strict_json",
     "task",
     "settings markers store",
     "net turn_request",

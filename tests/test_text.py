@@ -1,6 +1,5 @@
 """Halves of characters: joined, kept for the next text, or replaced."""
 
-import json
 import tracemalloc
 
 import pytest
@@ -12,7 +11,6 @@ from brain.text import (
     first_words,
     join_surrogates,
     one_line,
-    replace_json_surrogates,
     replace_surrogates,
     shorten,
     strip_invisible,
@@ -52,19 +50,7 @@ def test_a_long_text_ends_with_an_ellipsis(text: str, cut: str, words: str) -> N
 )
 def test_halves_are_joined_or_replaced(text: str, whole: str, half: str) -> None:
     assert join_surrogates(text) == (whole, half)
-    replaced = whole + ("\ufffd" if half else "")
-    assert replace_surrogates(text) == replaced
-    for data in (json.dumps([text, {text: text}]), json.dumps([text, {text: text}], ensure_ascii=False)):
-        assert json.loads(replace_json_surrogates(data.encode("utf-8", "surrogatepass"))) == [
-            replaced,
-            {replaced: replaced},
-        ]
-
-
-def test_escaped_backslashes_are_no_halves() -> None:
-    for text in (r'"\\ud800"', r'"\ud83d\ude00\n"', '"퟿\ue000"'):
-        assert replace_json_surrogates(text.encode()) == text.encode()
-    assert replace_json_surrogates(rb'"\\\uD800x\u"') == rb'"\\\ufffdx\u"'
+    assert replace_surrogates(text) == whole + ("\ufffd" if half else "")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from brain.markers.cursor import DECODER, Params
+from brain.markers.cursor import Params
+from brain.strict_json import InvalidJSON, decode, decode_at
 from brain.text import replace_surrogates
 
 _KEY = {"=": re.compile(r"\s*([A-Za-z_][A-Za-z0-9_-]*)\s*=\s*"), ":": re.compile(r"\s*([A-Za-z_]\w*)\s*[=:]\s*")}
@@ -73,8 +74,8 @@ def _read_value(text: str, at: int, like_python: bool) -> tuple[Any, int] | None
         return replace_surrogates(_ESCAPE.sub(_unescape, inner)), quoted.end()
     if like_python and text[at : at + 1] in ("[", "{"):
         try:
-            return DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
+            return decode_at(text, at)
+        except InvalidJSON:
             return None
     bare = _BARE.match(text, at)
     if bare is None:
@@ -84,8 +85,8 @@ def _read_value(text: str, at: int, like_python: bool) -> tuple[Any, int] | None
         return words[word], bare.end()
     if _NUMBER.fullmatch(word) and len(word) <= _MAX_NUMBER:
         try:
-            return DECODER.decode(word), bare.end()
-        except ValueError:  # it is too large
+            return decode(word), bare.end()
+        except InvalidJSON:  # it is too large
             return None if like_python else (word, bare.end())
     return word, bare.end()
 

@@ -2,7 +2,8 @@
 
 import re
 
-from brain.markers.cursor import PARTNER, Cursor, ParsedMarker, Reader, Steps, decode_object
+from brain.markers.cursor import PARTNER, Cursor, ParsedMarker, Reader, Steps
+from brain.strict_json import decode_object
 from brain.text import NAME_LENGTH
 
 OPENERS = ("SPECIALIST_REQUEST[",)

@@ -5,13 +5,9 @@ waits for. It resumes with the first match, or with None if no match will come. 
 states, any split of the text gives the same result, and other characters never wake the reader.
 """
 
-import json
 import re
 from collections.abc import Generator
 from typing import Any, Literal, NamedTuple
-
-from brain.text import replace_surrogates
-from brain.validation import DuplicateKeyError, reject_duplicate_keys
 
 MARKER_LIMIT = 16_384
 """Longest marker, in characters, from opener to closer."""
@@ -19,8 +15,6 @@ TOO_LONG = f"the call is longer than {MARKER_LIMIT:,} characters"
 
 UNNAMED = "?"
 """Stands for the name of a call that cannot be read."""
-
-DEPTH_LIMIT = 64
 
 Params = dict[str, Any]
 Steps = Generator[re.Pattern[str], re.Match[str] | None, bool]
@@ -189,66 +183,3 @@ def resume(reader: Reader, cursor: Cursor) -> tuple[Parsed, bool]:
     except StopIteration as end:
         return end.value, False
     return None, True
-
-
-def decode_object(body: str) -> tuple[Params | None, str]:
-    """Decode one JSON object (RFC 8259), strictly.
-
-    Returns:
-        The object and an empty string, or None and the problem.
-    """
-    try:
-        value = DECODER.decode(body)
-        if not isinstance(value, dict):
-            return None, "the JSON is not one object in braces"
-        if _measure_depth(value) > DEPTH_LIMIT:
-            return None, f"the JSON nests deeper than {DEPTH_LIMIT} levels"
-        return _replace_surrogates(value) if "\\ud" in body.lower() else value, ""
-    except json.JSONDecodeError as error:
-        return None, f"the JSON is not valid at character {error.pos + 1}"
-    except (_UnsupportedJSON, DuplicateKeyError) as error:
-        return None, str(error)
-    except (ValueError, RecursionError):
-        return None, "the JSON contains a number that is too long, or nests too deeply"
-
-
-class _UnsupportedJSON(ValueError):
-    """JSON that Python's parser accepts and Brain rejects."""
-
-
-def _reject_constant(name: str) -> None:
-    raise _UnsupportedJSON(f"{name} is not JSON")
-
-
-def _parse_float(digits: str) -> float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
-        raise _UnsupportedJSON("the JSON contains a number that is too large")
-    return number
-
-
-DECODER = json.JSONDecoder(
-    object_pairs_hook=reject_duplicate_keys, parse_constant=_reject_constant, parse_float=_parse_float
-)
-"""Decodes JSON strictly; it raises `ValueError` or `RecursionError`."""
-
-
-def _measure_depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level := [item for item in level if isinstance(item, dict | list)]:
-        depth += 1
-        level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
-    return depth
-
-
-def _replace_surrogates(value: Any) -> Any:
-    """Return the value without lone surrogates, which JSON can escape and UTF-8 cannot encode."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, list):
-        return [_replace_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return reject_duplicate_keys(
-            [(_replace_surrogates(key), _replace_surrogates(item)) for key, item in value.items()]
-        )
-    return value

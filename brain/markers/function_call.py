@@ -3,8 +3,9 @@
 import re
 from typing import Any
 
-from brain.markers.cursor import UNNAMED, Cursor, Params, ParsedMarker, Reader, Steps, decode_object
+from brain.markers.cursor import UNNAMED, Cursor, Params, ParsedMarker, Reader, Steps
 from brain.markers.loose_json import decode_loosely, move_past_value, skip_to_value
+from brain.strict_json import decode_object
 from brain.text import SPECIALIST_NAME
 
 TOOL_CALL = "<tool_call>"

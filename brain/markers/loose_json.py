@@ -3,7 +3,8 @@
 import json
 import re
 
-from brain.markers.cursor import PARTNER, Cursor, Params, Steps, decode_object
+from brain.markers.cursor import PARTNER, Cursor, Params, Steps
+from brain.strict_json import decode_object
 
 PAYLOAD_START, PAYLOAD_END = "__PAYLOAD_START__", "__PAYLOAD_END__"
 """Around a text without escapes, which a model may write in place of a string, with or without quotes around both."""

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from brain.markers import function_call
 from brain.markers.arguments import PYTHON_WORDS
-from brain.markers.cursor import DECODER, Cursor, Params, ParsedMarker, Reader, Steps
+from brain.markers.cursor import Cursor, Params, ParsedMarker, Reader, Steps
 from brain.markers.loose_json import decode_loosely, move_past_value
+from brain.strict_json import InvalidJSON, decode
 from brain.text import NAME_LENGTH
 
 _FUNCTION, _INVOKE, _DSML = "<function=", '<invoke name="', '<｜DSML｜invoke name="'
@@ -167,8 +168,8 @@ def convert_texts(params: Mapping[str, Any], schema: Mapping[str, Any]) -> Param
 
 def _convert(text: str) -> Any:
     word = text.strip()
-    with suppress(ValueError, RecursionError):
-        return PYTHON_WORDS[word] if word in PYTHON_WORDS else DECODER.decode(word)
+    with suppress(InvalidJSON):
+        return PYTHON_WORDS[word] if word in PYTHON_WORDS else decode(word)
     return text
 
 

@@ -35,7 +35,7 @@ _DECORATION = r"(?:[\w-]+[.:/])*{}(?:[.:#/]\d+)?(?:<\|.*)?"
 """What models and servers add to a name: a namespace, a number, and control tokens."""
 _ENDS = ("}", "`", '"')
 """The last characters of an object, of a fence, and of an object that is encoded twice."""
-_decode = json.JSONDecoder().raw_decode
+_decode = json.JSONDecoder().raw_decode  # only where values end; who runs a call decodes it strictly
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import msgspec
 from brain.errors import RegistrationError
 from brain.plugins.specialist import Specialist
 from brain.settings import PREFIX, Settings, environ_name
+from brain.strict_json import InvalidJSON, decode
 from brain.text import suggest
 
 _TYPE_NAMES = {
@@ -101,8 +102,8 @@ def _parse(value: Any, hint: Any) -> Any:
     if not isinstance(value, str) or kind not in (list, tuple, dict, frozenset, set, Mapping, Sequence):
         return value
     if value.lstrip().startswith(("[", "{")):
-        with suppress(msgspec.DecodeError):
-            return msgspec.json.decode(value)
+        with suppress(InvalidJSON):
+            return decode(value)
         return value
     items = [item.strip() for item in value.split(",") if item.strip()]
     if kind not in (dict, Mapping):

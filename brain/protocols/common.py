@@ -1,4 +1,4 @@
-"""What the requests of all protocols share: strict JSON, limits, files, messages, tools, and Brain's own options."""
+"""What the requests of all protocols share: limits, files, messages, tools, and Brain's own options."""
 
 import base64
 import binascii
@@ -7,7 +7,6 @@ import zoneinfo
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from json import JSONDecoder
 from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import unquote_to_bytes
 
@@ -17,15 +16,14 @@ from brain.errors import BadRequest
 from brain.events import AssistMode, Limits, StrategyName, SyntaxName
 from brain.messages import Attachment, Call, ClientSource, sniff
 from brain.settings import Settings
-from brain.text import replace_json_surrogates, replace_surrogates, suggest
+from brain.strict_json import MAX_DEPTH, InvalidJSON, check, is_deeper, replace_json_surrogates
+from brain.text import replace_surrogates, suggest
 from brain.turn_request import CRITIC_ROUNDS, STRATEGY_OPTIONS, Sampling, Tool, TurnRequest
-from brain.validation import SHOWN_LENGTH, DuplicateKeyError, describe_mismatch, quote_value, reject_duplicate_keys
+from brain.validation import SHOWN_LENGTH, describe_mismatch, quote_value
 
 # Limits. A request over one of them is `too_large`.
 
 BODY_BYTES = 20 * 1024 * 1024
-MAX_DEPTH = 64
-"""Levels of nested values in a field that accepts any JSON."""
 MAX_VALUES = 1_000_000
 """JSON values in all messages together, counted by the commas between them, which is fast."""
 MAX_VALUES_PER_MESSAGE = 250_000
@@ -134,12 +132,8 @@ def decode(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if (whole := replace_json_surrogates(bytes(data))) != data:
             return decode(whole, kind, place)
-        raise _no_json(error, place) from None
-
-
-def _no_json(error: Exception, place: str) -> BadRequest:
-    name = quote_field(place) if place else "The body"
-    return BadRequest(f"{name} is not valid JSON: {describe_decode_error(error)}.", place or None)
+        name = quote_field(place) if place else "The body"
+        raise BadRequest(f"{name} is not valid JSON: {describe_decode_error(error)}.", place or None) from None
 
 
 def describe_decode_error(error: Exception) -> str:
@@ -154,43 +148,24 @@ def describe_decode_error(error: Exception) -> str:
 
 
 def check_strictly(data: bytes, place: str = "") -> None:
-    """Check what `decode` skips: unknown fields, and duplicate keys, of which a proxy or log may read the other.
-
-    Args:
-        data: JSON that `decode` has decoded, and whose size the caller has checked.
-    """
+    """Check a body that `decode` has decoded, or the part of it at `place`, for what that leaves unchecked."""
     try:
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            text = replace_json_surrogates(data).decode()
-        _STRICT.decode(text)
-    except DuplicateKeyError as error:
-        field = (f"{place}.{error.key}" if place else error.key)[:200]
-        raise invalid(field, "appears more than once in the same object; send it once") from None
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise _no_json(error, place) from None
-
-
-def _ignore(number: str) -> None:
-    """Skip a number, whose length is not limited."""
-
-
-_STRICT = JSONDecoder(object_pairs_hook=reject_duplicate_keys, parse_int=_ignore, parse_float=_ignore, strict=False)
+        check(data)
+    except InvalidJSON as error:
+        if error.key:
+            field = (f"{place}.{error.key}" if place else error.key)[:200]
+            raise invalid(field, "appears more than once in the same object; send it once") from None
+        name = quote_field(place) if place else "The body"
+        raise BadRequest(f"{name} is not valid: {error}.", place or None) from None
 
 
 def decode_any(data: bytes | msgspec.Raw, max_bytes: int, place: str, max_depth: int = MAX_DEPTH) -> Any:
     """Decode a field that accepts any JSON within these limits."""
     check_limit(place, len(memoryview(data)), max_bytes, "bytes")
     value = decode(data, object, place)
-    if _is_deeper(value, max_depth):
+    if is_deeper(value, max_depth):
         raise invalid(place, f"is nested deeper than the limit of {max_depth} levels")
     return value
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(levels == 0 or _is_deeper(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
 def decode_object(data: msgspec.Raw, max_bytes: int, place: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Read the settings once: the environment wins over the file, the command line over both."""
 
-import json
 import re
 import shlex
 import tomllib
@@ -112,9 +111,6 @@ def _find_line(path: Path, *names: str) -> str:
 def _parse(key: str, source: str, value: Any) -> Any:
     try:
         return KEYS[key].metadata["rule"].parse(value)
-    except json.JSONDecodeError as error:
-        detail = f" The JSON has an error in line {error.lineno}, column {error.colno}."
-        raise _invalid(key, source, value, detail) from None
     except parsers.TableError as error:
         raise _invalid(key, source, value, f" {error}") from None
     except (TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError, OSError, RuntimeError):

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from brain.errors import SettingsError
 from brain.events import StrategyName
+from brain.strict_json import InvalidJSON, decode
 from brain.task import ProfileName
 from brain.text import SPECIALIST_NAME, escape_invisible, shorten, suggest
-from brain.validation import DuplicateKeyError, reject_duplicate_keys
 
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -318,11 +318,10 @@ def task_profiles(value: Any) -> Mapping[str, Mapping[str, Any]]:
 def table(value: Any) -> Mapping[str, Any]:
     """Parse a table: from TOML, or JSON in the environment."""
     try:
-        parsed = json.loads(value, object_pairs_hook=reject_duplicate_keys) if isinstance(value, str) else value
-    except DuplicateKeyError as error:
-        raise TableError(f"The table has the key {error.key} twice.") from None
-    except RecursionError:
-        raise TableError("The table is nested too deeply.") from None
+        parsed = decode(value) if isinstance(value, str) else value
+    except InvalidJSON as error:
+        problem = f"table has the key {error.key} twice" if error.key else str(error).removeprefix("the ")
+        raise TableError(f"The {problem}.") from None
     if not isinstance(parsed, dict):
         raise TableError("The value is not a table.")
     return parsed

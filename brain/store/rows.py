@@ -13,7 +13,7 @@ import msgspec
 
 from brain.errors import StoreError
 from brain.messages import Exchange, FormerText, Item, Marks
-from brain.text import replace_json_surrogates
+from brain.strict_json import replace_json_surrogates
 
 log = logging.getLogger("brain")
 

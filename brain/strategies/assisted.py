@@ -3,10 +3,7 @@
 Then the model reads the result before the question. If it writes nothing of use, the result is the answer.
 """
 
-import json
 from collections.abc import Collection, Generator, Sequence
-from contextlib import suppress
-from typing import Any
 
 from brain.assist.answer_filter import STOPS, AnswerFilter
 from brain.assist.assistance import Assistance
@@ -18,6 +15,7 @@ from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.messages import Attachment, Call, Steer
 from brain.prompts import assisted, blocks, templates
 from brain.strategies.mono import Mono
+from brain.strict_json import decode_object
 from brain.turn.participant import Participant, PromptOptions
 from brain.turn.strategy import Answer, Passes, PassResult, Plan, RunCall, Step
 from brain.turn.tag_filter import Output
@@ -186,7 +184,7 @@ def build_call(turn: Turn, assistance: Assistance, writer: Participant) -> Build
             max_tokens=MAX_PARAMETER_TOKENS,
             temperature=0.0,
         )
-        params = _read_object(output.text(""))
+        params, _ = decode_object(output.text(""))
         specialist = next((one for one in turn.setup.usable if one.name == assistance.name), None)
         if params is None or specialist is None or not is_stated(specialist, params, turn.setup.request.message):
             return None
@@ -211,10 +209,3 @@ def _add_parameter_writer(turn: Turn, assistance: Assistance) -> Participant | N
     text = assisted.parameter_instruction(assistance.name, assistance.schema)
     history = assisted.shorten_history(turn.setup.history, 0, is_plain=False)
     return turn.add_participant(options=PromptOptions(system=lambda context_tokens: text, history=history))
-
-
-def _read_object(text: str) -> dict[str, Any] | None:
-    with suppress(ValueError, RecursionError):
-        value = json.loads(text)
-        return value if isinstance(value, dict) else None
-    return None

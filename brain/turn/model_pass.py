@@ -9,13 +9,14 @@ from typing import Any
 
 from brain.errors import ModelError, PrefillRefused, ToolsRefused
 from brain.events import CallCode, Event, MarkerSyntax, Notice, StopReason, Thinking, Token
-from brain.markers.cursor import MARKER_LIMIT, TOO_LONG, UNNAMED, decode_object
+from brain.markers.cursor import MARKER_LIMIT, TOO_LONG, UNNAMED
 from brain.markers.scanner import PASS_END, Piece, ReasoningEnd, Scanner
 from brain.messages import Call, Chunk, Finish, NativeCall, Part, PassUsage, PromptProgress, Steer, Text
 from brain.models.circuit_breaker import short_wait
 from brain.models.model import PassRequest
 from brain.models.native_calls import find_offered
 from brain.prompts.templates import clock_of, marker
+from brain.strict_json import decode_object
 from brain.text import SPECIALIST_NAME, TextBuffer
 from brain.turn import notices
 from brain.turn.call_group import CallGroup

@@ -331,7 +331,7 @@ ROWS: Sequence[Row] = [
     ("an unknown field", add(b'"x":[1,{"y":null}]'), OK, UNKNOWN),
     ("NaN", add(b'"x":NaN'), BAD, {}),
     ("Infinity", add(b'"x":[-Infinity]'), BAD, {}),
-    ("too large a number", add(b'"x":1e999'), BAD, UNREAD),
+    ("too large a number", add(b'"x":1e999'), BAD, {}),
     ("64 levels", add(b'"x":' + b"[" * 64 + b"]" * 64), OK, UNKNOWN),
     ("66 levels", add(b'"x":' + b"[" * 66 + b"]" * 66), BAD, UNREAD),
     ("500 levels", add(b'"x":' + b"[" * 500 + b"]" * 500), BAD, UNREAD),

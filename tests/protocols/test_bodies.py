@@ -92,9 +92,9 @@ def test_what_may_be_anything_has_limits() -> None:
         decode_any(msgspec.Raw(b'{"a":[1,{"b":null}]}'), 19, "x")
     assert (raised.value.field, raised.value.status, raised.value.code) == ("x", 413, "too_large")
     for opener, closer in ((b"[", b"]"), (b'{"a":', b"}")):
-        decode_any(msgspec.Raw(opener * 65 + b"1" + closer * 65), 1000, "x")
+        decode_any(msgspec.Raw(opener * 64 + b"1" + closer * 64), 1000, "x")
         with pytest.raises(BadRequest, match="64 levels"):
-            decode_any(msgspec.Raw(opener * 66 + b"1" + closer * 66), 1000, "x")
+            decode_any(msgspec.Raw(opener * 65 + b"1" + closer * 65), 1000, "x")
 
 
 def test_json_on_one_line() -> None:

@@ -112,7 +112,7 @@ def test_names_and_kinds_of_rows() -> None:
 @pytest.mark.parametrize(
     ("environ", "place"),
     [
-        ({"BRAIN_MODELS": '{"a": sk-1}'}, "BRAIN_MODELS.* line 1, column 7"),
+        ({"BRAIN_MODELS": '{"a": sk-1}'}, "BRAIN_MODELS.* at character 7"),
         ({"BRAIN_MODELS": '{"a": {"is": "builtin"}, "a": {}}'}, "BRAIN_MODELS.* key a "),
         ({"BRAIN_MODELS": "[]"}, "BRAIN_MODELS"),
         ({"BRAIN_MODELS": "[" * 100_000}, "BRAIN_MODELS"),
