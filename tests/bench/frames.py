@@ -255,6 +255,7 @@ def measure(port: int, model: Model, trace: Trace, rounds: int) -> dict[str, Seq
 
 
 def _one_turn(client: Client, model: Model, trace: Trace) -> dict[str, Sequence[Step]]:
+    time.sleep(SETTLE_SECONDS)  # for the end of the turn before
     trace.start()
     client.ask()
     answer = model.next_request()
