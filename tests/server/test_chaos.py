@@ -212,7 +212,7 @@ def no_log() -> Iterator[None]:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> Iterator[Server]:
-    monkeypatch.setattr("brain.server.routes.chat.UNREAD_SECONDS", 0.3)
+    monkeypatch.setattr("brain.server.routes.turns.UNREAD_SECONDS", 0.3)
     monkeypatch.setattr(
         "brain.server.admission.LAG_SECONDS", math.inf
     )  # what a slow machine would refuse, leaves nothing

@@ -150,7 +150,7 @@ def test_a_turn_of_a_post_ends_with_its_own_reader(server: Server, client: httpx
 def test_a_turn_of_a_get_is_stopped_when_nobody_reads_it_any_more(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.server.routes.chat.UNREAD_SECONDS", 0.0)
+    monkeypatch.setattr("brain.server.routes.turns.UNREAD_SECONDS", 0.0)
     server.play(Player(["a", asyncio.Event()]))
     with reading(client, "GET", "/v1/chat/stream", b'"a"', params={"message": "hi"}):
         (run,) = server.engine.runs.running

@@ -20,9 +20,9 @@ from brain.protocols.native.queries import TasksQuery
 from brain.server.event_stream import EventStreamResponse
 from brain.server.rate_limits import RETRY_SOON, rate_limited
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse, error_body, no_content
-from brain.server.routes.chat import LAST_EVENT_ID
 from brain.server.routes.requests import Request, link, path_id, query_of, read_json, read_struct
 from brain.server.routes.runs import READERS_LIMIT, not_found
+from brain.server.routes.turns import LAST_EVENT_ID
 from brain.server.state import ServerState
 from brain.store import tasks
 from brain.store.tx import Tx

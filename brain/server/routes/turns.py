@@ -1,5 +1,8 @@
-"""Routes for turns that need no connected client: start, read, stop, steer and approve them."""
+"""Routes for turns: start, stream, read, stop, steer and approve them."""
 
+from functools import partial
+
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -10,18 +13,46 @@ from brain.protocols import native
 from brain.protocols.common import ID
 from brain.protocols.native.resources import turn_report
 from brain.runtime.commands import CancelTurn, Decide, ShowTurn, SteerTurn
-from brain.runtime.run import AnyRun
+from brain.runtime.run import AnyRun, RunOptions
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
-from brain.server.routes.chat import LAST_EVENT_ID
 from brain.server.routes.requests import Request, link, read_json, read_struct, read_turn_request
-from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream
+from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream, stream
 from brain.store import conversations
+
+UNREAD_SECONDS = 30.0
+"""Time for the client of a turn that was started with GET to reconnect."""
+LAST_EVENT_ID = "last-event-id"
+
+
+async def stream_turn(request: Request) -> ASGIApp:
+    """`POST` and `GET /v1/chat/stream`: one turn.
+
+    A turn that was started with POST ends when its client disconnects. With GET, an EventSource can reconnect.
+    """
+    if request.method == "HEAD":
+        raise HTTPException(405, headers={"Allow": "GET, POST"})
+    if LAST_EVENT_ID in request.headers:  # a client that reconnects never starts another turn
+        turn_id, number = native.parse_event_id(request.headers[LAST_EVENT_ID])
+        run = await request.engine.runs.find(turn_id, request.username)
+        if run is None:
+            raise gone("This turn has expired. Send the message again without `Last-Event-ID`.", LAST_EVENT_ID)
+        return await resume_stream(request, run, number)
+    is_post = request.method == "POST"
+    turn_request = await read_turn_request(request)
+    options = RunOptions(unread_seconds=None if is_post else UNREAD_SECONDS)
+    begin = partial(begin_run, request, turn_request, "native", options)
+    run, new = await request.engine.runs.find_or_begin(turn_request, begin)
+    response = stream(request, run, owns_run=is_post and new is not None)
+    if new is not None:
+        new.start()
+    return response
 
 
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: start a turn, which runs without a connected client."""
     turn_request = await read_turn_request(request)
-    run, new = await request.engine.runs.find_or_begin(turn_request, lambda: begin_run(request, turn_request, "native"))
+    begin = partial(begin_run, request, turn_request, "native")
+    run, new = await request.engine.runs.find_or_begin(turn_request, begin)
     if new is not None:
         new.start()
     url = link(request, f"/v1/turns/{run.id}")
