@@ -32,17 +32,17 @@ class KeyStore:
 
     A lookup compares digests under a secret of this process. So its duration reveals nothing about keys, and does not
     depend on their number.
+
+    Attributes:
+        is_empty: whether there are no keys, so that all clients are the local user.
     """
 
     def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
         self.failures = LoginRateLimit()
+        self.is_empty = not keys
         self._secret = secrets.token_bytes(32)
         self._users = {self._digest(form): user for key, user in keys for form in _encodings(key)}
         self._by_id = {_key_id(key.encode()): (key.encode(), user) for key, user in keys}
-
-    def __bool__(self) -> bool:
-        """Whether there are any keys."""
-        return bool(self._by_id)
 
     def find_user(self, key: bytes) -> str | None:
         """Return the user of a key, or None."""

@@ -142,7 +142,7 @@ class AuthMiddleware:
         path = scope.get(PRIVATE_PATH)
         if path and not (path == SESSION_PATH and scope["method"] in ("POST", "DELETE")):
             try:
-                scope[USER] = self._authenticate(scope) if self._keys else LOCAL_USER
+                scope[USER] = LOCAL_USER if self._keys.is_empty else self._authenticate(scope)
             except BadRequest as error:
                 return error_response(error, scope)(scope, receive, send)
         return self._app(scope, receive, send)

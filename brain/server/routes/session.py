@@ -27,7 +27,7 @@ async def sign_in(request: Request) -> Response:
     """`POST /v1/session`: sign in with a key. Without API keys, all clients are the local user."""
     keys = request.server.keys
     key = await read_json(request, _parse_key, BODY_BYTES)
-    if not keys:
+    if keys.is_empty:
         return ApiResponse({"user": LOCAL_USER})
     session = keys.open_session(key, time.time())
     if session is None:
