@@ -56,6 +56,7 @@ class AnyRun(Protocol):
 
     Attributes:
         options: Options that the protocol needs when a client reconnects.
+        readers: Number of readers.
         last_received: Number of the last event that the last reader received before it left.
     """
 
@@ -112,15 +113,16 @@ class Run:
 
     Attributes:
         log: The events so far.
+        readers: Number of readers.
         last_received: Number of the last event that the last reader received before it left.
         commands: What clients asked for and the turn accepted, with the times on the clock of the event loop.
         on_end: Called once, in order, before any reader learns of the end.
         on_left: Called when a reader leaves after the end.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_exchange", "_readers", "_task", "_turn", "_unread_timer", "commands",
+    __slots__ = ("__weakref__", "_ended", "_exchange", "_task", "_turn", "_unread_timer", "commands",
                  "conversation_id", "id", "last_received", "log", "on_end", "on_left", "options", "protocol",
-                 "request_id", "text_length", "unread_seconds", "user")  # fmt: skip
+                 "readers", "request_id", "text_length", "unread_seconds", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class Run:
         self.last_received = 0
         self._turn: Turn | None = turn
         self._exchange = turn.state.exchange
-        self._readers = 0
+        self.readers = 0
         self._unread_timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -165,11 +167,6 @@ class Run:
         """Whether a call waits for approval."""
         return self._turn is not None and self._turn.state.approvals.is_waiting
 
-    @property
-    def readers(self) -> int:
-        """Number of readers."""
-        return self._readers
-
     async def catch_up(self, number: int = 0) -> None:
         """Do nothing: the log of a local run is always current."""
 
@@ -183,7 +180,7 @@ class Run:
     def start(self) -> None:
         """Start the task of the turn. The reader of a run that is not replayable must join first."""
         self._task = asyncio.create_task(self._execute(), name=f"run {self.id}")
-        if not self._readers:
+        if not self.readers:
             self._stop_if_unread()
 
     async def _execute(self) -> None:
@@ -277,13 +274,13 @@ class Run:
         return self.log.subscribe(notify)
 
     def _count_reader(self) -> None:
-        self._readers += 1
+        self.readers += 1
         if self._unread_timer is not None:
             self._unread_timer.cancel()
 
     def leave(self, *, will_reconnect: bool = False) -> None:
-        self._readers -= 1
-        if not self._readers:
+        self.readers -= 1
+        if not self.readers:
             self._stop_if_unread(will_reconnect=will_reconnect)
         if self._turn is None and self.on_left is not None:
             self.on_left()
