@@ -171,12 +171,16 @@ class Store(Database):
         """
         if self.turn_log is None:
             options = replace(options, turn=None)
-
-        def work(tx: Tx) -> tuple[History, Sequence[int]]:
-            return turns.write_question(tx, user, conversation_id, question, files, options)
-
         await self._leases.write_again((user, conversation_id))  # the end of the last turn there
-        beginning = self.submit(work, durable=False)
+        write = partial(
+            turns.write_question,
+            user=user,
+            conversation_id=conversation_id,
+            question=question,
+            files=files,
+            options=options,
+        )
+        beginning = self.submit(write, durable=False)
         try:
             history, earlier_files = await asyncio.shield(beginning)
             self.running.add(history.key)
