@@ -5,6 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -14,6 +15,7 @@ from brain.messages import Chunk, EmbeddingCheck, Message, Purpose
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.relevance import PAIRS, grade
 from brain.settings.models import ModelRow, Prefixes
+from brain.settings.parsers import redact_url
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 
@@ -92,6 +94,11 @@ class Model(ABC):
         Raises:
             ModelError: The model failed.
         """
+
+    @cached_property
+    def address(self) -> str:
+        """The model and its server, however the settings name them; without secrets."""
+        return self.name if self.row is None else f"{self.row.model} {redact_url(self.row.url or '')}"
 
     def with_fallbacks(self, *, private: bool) -> "list[Model]":
         """Return the model and its fallbacks; in a private conversation, only those that may read it."""

@@ -38,7 +38,7 @@ from brain.models.model import Model
 from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
-from brain.settings import Settings, redact_url
+from brain.settings import Settings
 from brain.store import server_data
 from brain.store.store import Store
 from brain.store.vectors import Query
@@ -70,7 +70,7 @@ class Assistant:
         self._registry = registry
         self._store = store
         self._version = version
-        self._states: dict[str, tuple[int | None, CallingState]] = {}  # with the version of the store
+        self._states: dict[str, tuple[int | None, CallingState]] = {}  # by the address, with the version of the store
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._embedding: asyncio.Task[None] | None = None
@@ -259,18 +259,17 @@ class Assistant:
     def is_assisted(self, model: Model) -> bool:
         """Whether Brain calls specialists for a model, as far as this process knows."""
         mode = find_mode(self._settings, model)
-        _, state = self._states.get(_key(model), (None, CallingState()))
+        _, state = self._states.get(model.address, (None, CallingState()))
         return mode == "always" or (mode == "auto" and state.is_assisted)
 
     async def read_state(self, model: Model) -> CallingState:
         """Return what is known about a model. Other processes may learn, too."""
-        key = _key(model)
         version = await self._version.version()
-        read_at, state = self._states.get(key, (None, CallingState()))
+        read_at, state = self._states.get(model.address, (None, CallingState()))
         if read_at is None or read_at != version:
             with suppress(StoreError):  # the next message reads it again
                 state = await read_state(self._store, model)
-                self._states[key] = version, state
+                self._states[model.address] = version, state
         return expect(state, model)
 
     def learn(
@@ -311,7 +310,7 @@ class Assistant:
     async def _learn(self, assistance: Assistance, model: Model, exchange: Exchange) -> None:
         if not assistance.is_counted and not (assistance.is_assisted and _has_called(exchange)):
             return
-        key, name = _key(model), assistance.name
+        name = assistance.name
         async with self._writing:
             try:
                 before = expect(await read_state(self._store, model), model)
@@ -321,11 +320,12 @@ class Assistant:
                 else:
                     outcome: CallingOutcome = "right" if assistance.is_assisted else _outcome(exchange, name)
                     state = before.learn(outcome, name, is_private=is_private, is_small=is_small(model))
-                await self._store.write_unsynced(server_data.set_server_value, key, msgspec.json.encode(state).decode())
+                value = msgspec.json.encode(state).decode()
+                await self._store.write_unsynced(server_data.set_server_value, f"assist {model.address}", value)
             except StoreError as error:
                 log.warning("what was learned about model %s was not stored: %s", model.name, error)
                 return
-            self._states[key] = await self._version.version(), state
+            self._states[model.address] = await self._version.version(), state
             if state.describe() != before.describe():
                 log.info("model %s: %s", model.name, state.describe())
 
@@ -361,7 +361,7 @@ async def read_state(store: Store | None, model: Model) -> CallingState:
     Raises:
         StoreError: the store cannot be read.
     """
-    text = None if store is None else await store.read(server_data.server_value, _key(model))
+    text = None if store is None else await store.read(server_data.server_value, f"assist {model.address}")
     with suppress(msgspec.DecodeError):
         if text is not None:
             return msgspec.json.decode(text, type=CallingState)
@@ -385,13 +385,6 @@ def expect(state: CallingState, model: Model) -> CallingState:
     """Return the state of a model. A base model follows no instructions, so it is assisted from the first message."""
     is_new = state == CallingState()
     return CallingState(is_assisted=True) if is_new and model.is_base else state
-
-
-def _key(model: Model) -> str:
-    row = model.row
-    if row is None:
-        return f"assist {model.name}"
-    return f"assist {row.model} {redact_url(row.url or '')}"
 
 
 def _outcome(exchange: Exchange, name: str) -> CallingOutcome:
