@@ -12,9 +12,8 @@ from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Attachment, Call, Exchange, History, Marks, Message, Part, Text
 from brain.prompts import blocks, templates
-from brain.prompts.client_tools import callable_name, name_tools
 from brain.protocols.common import ClientMessage
-from brain.turn_request import TurnRequest, marker_syntaxes
+from brain.turn_request import TurnRequest, callable_name, marker_syntaxes, name_tools
 
 UNKNOWN = Marks(untrusted=True, private_data=True)
 """Marks of answers that nobody looked up."""

@@ -12,11 +12,11 @@ from brain.events import ModelUsage, Notice
 from brain.markers.neutralize import neutralize
 from brain.messages import Annotation, Call, Exchange, FormerText, Item, Message, Part, Steer, Text
 from brain.prompts import blocks, templates
-from brain.prompts.client_tools import callable_name
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, Task, make_title
 from brain.tasks import schedule
 from brain.text import one_line, strip_invisible
 from brain.turn.notices import Annotations
+from brain.turn_request import callable_name
 
 NOTICE_LENGTH = 10_000
 """Longest imported notice or error message, in characters. Brain writes far shorter ones."""

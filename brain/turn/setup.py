@@ -14,8 +14,7 @@ from brain.models.model import Model, PassRequest
 from brain.plugins.context import MemoryView, TaskView
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
-from brain.prompts.client_tools import name_tools
-from brain.turn_request import Tool, TurnRequest
+from brain.turn_request import Tool, TurnRequest, name_tools
 
 OpenStream = Callable[[Model, int, PassRequest], AsyncGenerator[Chunk, None]]
 """Opens the stream of a model for the pass with this number."""

@@ -10,9 +10,8 @@ from turn_helpers import WAIT, Player, ask_for, done, echo, failed, played, read
 from brain.events import Limits, ToolCall
 from brain.messages import Call, PassUsage, Text
 from brain.models.model import PassRequest
-from brain.prompts.client_tools import callable_name, name_tools
 from brain.prompts.templates import CLIENT_RUNS_TOOL
-from brain.turn_request import Sampling, Tool
+from brain.turn_request import Sampling, Tool, callable_name, name_tools
 
 ECHO = "SPECIALIST_REQUEST[echo]"
 WEATHER = Tool("weather", "Tells the  weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
