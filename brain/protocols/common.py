@@ -589,7 +589,9 @@ def build_request(
         assist = choose(options.assist, get_args(AssistMode), f"{place}assist")
     if options.critic and "critic" not in STRATEGY_OPTIONS[strategy]:
         raise invalid(f"{place}critic", f"has no effect on the strategy {strategy}; leave it out")
-    limits = _lower_limits(settings.limits(strategy), options.limits, f"{place}limits", strategy)
+    limits = settings.limits(strategy)
+    if options.limits is not None:
+        limits = _lower_limits(limits, options.limits, f"{place}limits", strategy)
     if options.critic and limits.rounds is not None and limits.rounds < CRITIC_ROUNDS:
         raise invalid(f"{place}critic", f"needs {CRITIC_ROUNDS} rounds; this turn has {limits.rounds}")
     request = TurnRequest(
@@ -626,10 +628,10 @@ _LEAST: Mapping[str, float] = {
 """The smallest value of each limit."""
 
 
-def _lower_limits(limits: Limits, body: LimitsBody | None, place: str, strategy: StrategyName) -> Limits:
+def _lower_limits(limits: Limits, body: LimitsBody, place: str, strategy: StrategyName) -> Limits:
     lowered: dict[str, Any] = {}
     for field in fields(Limits):
-        value = getattr(body, field.name, None)
+        value = getattr(body, field.name)
         if value is None:
             continue
         most = getattr(limits, field.name)
