@@ -168,7 +168,7 @@ async def _read_run(
         request=request, history=history, models=[model], registry=registry, timeouts=timeouts, automatic=False
     )
     turn = Turn(setup, Mono)
-    run = Run(turn, request, "library", RunOptions(replayable=False))
+    run = Run(turn, "library", RunOptions(replayable=False))
     run.log.subscribe(model.pause)
     async with aclosing(run.events()) as batches:
         async for events in batches:

@@ -404,7 +404,7 @@ class Engine:
         self, turn: Turn, admitted: "_Admitted", prepared: "_Prepared", protocol: str, options: RunOptions
     ) -> Run:
         """Make a run of a turn, which the caller starts."""
-        run = self.runs.add(turn, turn.setup.request, protocol, options)
+        run = self.runs.add(turn, protocol, options)
         if self.is_closing:
             run.stop("shutdown")
         run.on_end += prepared.on_end

@@ -190,7 +190,7 @@ def make_run(recording: Recording) -> Run:
         assistance=setup.assistance,
     )
     turn = Turn(turn_setup, find_strategy(request.strategy, setup.assistance))
-    run = Run(turn, request, recorded.protocol, RunOptions(replayable=False))
+    run = Run(turn, recorded.protocol, RunOptions(replayable=False))
     for control in recording.controls:
         if control.ms <= 0:
             replay.act(run, control)

@@ -16,7 +16,6 @@ from brain.runtime.commands import CancelTurn, Command, Decide, Join, Leave, Ste
 from brain.runtime.event_log import EventLog, MemoryEventLog, Notify, Unsubscribe
 from brain.turn.approvals import stopped_before
 from brain.turn.turn import Turn
-from brain.turn_request import TurnRequest
 
 log = logging.getLogger("brain")
 
@@ -124,13 +123,8 @@ class Run:
                  "conversation_id", "id", "last_received", "log", "on_end", "on_left", "options", "protocol",
                  "readers", "request_id", "text_length", "unread_seconds", "user")  # fmt: skip
 
-    def __init__(
-        self,
-        turn: Turn,
-        request: TurnRequest,
-        protocol: str,
-        options: RunOptions = DEFAULT_OPTIONS,
-    ) -> None:
+    def __init__(self, turn: Turn, protocol: str, options: RunOptions = DEFAULT_OPTIONS) -> None:
+        request = turn.setup.request
         turn.state.exchange.wire = protocol
         self.id = turn.setup.turn_id
         self.user = request.user

@@ -56,15 +56,9 @@ class RunRegistry:
         """Whether no turn runs or ended in the last `QUIET_SECONDS`."""
         return time.monotonic() >= self._last_end + QUIET_SECONDS and not self.running
 
-    def add(
-        self,
-        turn: Turn,
-        request: TurnRequest,
-        protocol: str,
-        options: RunOptions = DEFAULT_OPTIONS,
-    ) -> Run:
+    def add(self, turn: Turn, protocol: str, options: RunOptions = DEFAULT_OPTIONS) -> Run:
         """Create the run of a turn; the caller starts it. See `Run` for the arguments."""
-        run = self._runs[turn.setup.turn_id] = Run(turn, request, protocol, options)
+        run = self._runs[turn.setup.turn_id] = Run(turn, protocol, options)
         run.on_end.append(self._record_end)
         self._newest[run.user, run.conversation_id] = run.id
         if run.request_id is not None:

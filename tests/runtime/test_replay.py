@@ -124,7 +124,7 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
             strategy=find_strategy(request.strategy, assistance), assistance=assistance,
             open_stream=recorder.open_stream, silence=5.0, approval_seconds=9.0,
         )  # fmt: skip
-        run = Run(turn, request, "native")
+        run = Run(turn, "native")
 
         def take(events: Sequence[Event], frames: bytes) -> None:
             recorder.take(events)

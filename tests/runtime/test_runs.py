@@ -66,7 +66,7 @@ class Server:
         ask = request(user, request_id)
         registry = registry_of(echo, sends, stuck)
         turn = turn_of(model or Player(*passes), registry, ask, History(conversation))
-        run = self.turns.add(turn, ask, "native", RunOptions(**options))
+        run = self.turns.add(turn, "native", RunOptions(**options))
         run.on_end.append(on_end or (lambda run: self.settled.append(run.snapshot())))
         return run
 

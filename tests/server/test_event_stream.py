@@ -14,7 +14,7 @@ import pytest
 from fast_clock import now, run_jumping
 from sse_starlette.sse import AppStatus
 from starlette.types import Message as Sent
-from turn_helpers import Player, ask_for, prose, turn_of
+from turn_helpers import Player, prose, turn_of
 
 from brain.errors import ModelError
 from brain.events import Done, Event, Notice, Token
@@ -114,10 +114,9 @@ class Stage:
     def __init__(self, *items: Any, unread_seconds: float | None = None) -> None:
         self.outcomes: list[str] = []
         self.open_streams = 0
-        ask = ask_for()
         self.model = Player(items)
-        turn = turn_of(self.model, ask=ask)
-        self.run = Run(turn, ask, "native", RunOptions(unread_seconds=unread_seconds))
+        turn = turn_of(self.model)
+        self.run = Run(turn, "native", RunOptions(unread_seconds=unread_seconds))
         self.run.on_end.append(lambda run: self.outcomes.append(run.snapshot().outcome))
 
     def count_streams(self, change: int) -> None:
