@@ -553,19 +553,17 @@ def build_request(
     client: Client,
     *,
     model: str | None = None,
-    system: str | None = None,
-    source: ClientSource = "chat",
-    context: ContextBody | None = None,
-    place: str = "",
     strategy: StrategyName | None = None,
+    source: ClientSource = "chat",
+    place: str = "",
     **more: Any,
 ) -> TurnRequest:
     """Check the options against the settings, and return a request for a turn.
 
     Args:
+        strategy: the strategy that the client chose by a model's name; the options override it.
         source: how the message was written; the options override it.
         place: the path of the options in the body, such as `brain.`.
-        strategy: the strategy that the client chose by a model's name; the options override it.
         more: further fields of `TurnRequest`.
     """
     settings = client.settings
@@ -602,8 +600,6 @@ def build_request(
         time_zone=zone,
         model=model,
         specialists=None if options.specialists is None else frozenset(options.specialists),
-        system=check_length(system, f"{place}system"),
-        context=_check_context(context, f"{place}context"),
         call_seconds=options.limits.call_seconds if options.limits else None,
         now=datetime.now(zoneinfo.ZoneInfo(zone)),
         source=source,
@@ -652,7 +648,7 @@ def parse_syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:
     return tuple(dict.fromkeys(known))
 
 
-def _check_context(body: ContextBody | None, place: str) -> tuple[tuple[str, str], ...]:
+def check_context(body: ContextBody | None, place: str) -> tuple[tuple[str, str], ...]:
     """Return the texts that are not empty, with their names."""
     values = {} if body is None else msgspec.structs.asdict(body)
     texts = {name: check_length(text, f"{place}.{name}", CONTEXT_LENGTH) for name, text in values.items()}
@@ -662,7 +658,7 @@ def _check_context(body: ContextBody | None, place: str) -> tuple[tuple[str, str
 def parse_context(texts: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
     """Return the texts of a program, as of a body."""
     try:
-        return _check_context(msgspec.convert(texts, ContextBody | None), "context")
+        return check_context(msgspec.convert(texts, ContextBody | None), "context")
     except msgspec.ValidationError as error:
         raise as_bad_request(error, ContextBody, "context") from None
 

@@ -163,7 +163,7 @@ def parse(data: bytes, client: Client) -> tuple[TurnRequest, list[ClientMessage]
         props, client,
         place="forwardedProps.",
         model=props.model,
-        system=props.system,
+        system=check_length(props.system, "forwardedProps.system"),
         message=newest_question(messages),
         conversation_id=conversation_id,
         tools=parse_tools(body.tools),

@@ -130,7 +130,7 @@ def parse(data: bytes, client: Client) -> tuple[TurnRequest, list[ClientMessage]
     request = build_request(
         body, client,
         model=body.model,
-        system=body.system,
+        system=check_length(body.system, "system"),
         message=newest_question(messages),
         conversation_id=body.id,
         asks_person=True,

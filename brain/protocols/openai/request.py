@@ -25,6 +25,7 @@ from brain.protocols.common import (
     TurnOptions,
     as_bad_request,
     build_request,
+    check_context,
     check_id,
     check_length,
     check_value_count,
@@ -197,7 +198,7 @@ def parse(
     request = build_request(
         options, client,
         place="brain.",
-        context=options.context,
+        context=check_context(options.context, "brain.context"),
         source="api",
         message=newest_question(messages),
         conversation_id=check_id(conversation_id, "X-Conversation-Id"),
