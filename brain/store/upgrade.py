@@ -18,6 +18,12 @@ VERSIONS = (*FIRST_VERSIONS, SECOND_VERSION)
 _CHANGED_FIRST = ("user", "conversation", "exchange", "item")
 """Tables of 0.1.0 that `_COPY_FIRST` copies into the present ones."""
 _UNCHANGED_FIRST = ("file", "vector", "exam", "leftover")
+_JSON_COLUMNS = ("before", "behind", "parts", "about")
+_COLUMNS = (
+    *("said", "question", "source", "question_id", "answer_id", "model", "tokens", "files", "recalled", "outside"),
+    *("asked", "answered", "outcome", *_JSON_COLUMNS),
+)
+"""Columns of an exchange of 0.1.0 that are one JSON text now."""
 _COPY_FIRST = (
     "INSERT INTO user (key, name, recalls, bytes, revision) SELECT key, name, recalls, bytes, revision FROM old_user",
     f"""INSERT INTO conversation (key, user, id, created, updated, used, named, last, bytes, messages, sources, history,
@@ -32,11 +38,10 @@ _COPY_FIRST = (
             ),
             memory, summarised_to, unsummarised, claimed, title
         FROM old_conversation c""",
-    """INSERT INTO exchange (key, in_history, messages, bytes, started, ended, until, owner, replaces, outcome, source,
+    f"""INSERT INTO exchange (key, in_history, messages, bytes, started, ended, until, owner, replaces, outcome, source,
             question_id, answer_id, recalled_ids, data, unindexed)
         SELECT key, told, messages, bytes, asked, answered, until, owner, replaces, outcome, source, question_id,
-            answer_id, recalled, upgrade(said, question, source, question_id, answer_id, model, tokens, files, recalled,
-            outside, asked, answered, outcome, before, behind, parts, about), outcome = ''
+            answer_id, recalled, upgrade({", ".join(_COLUMNS)}), outcome = ''
         FROM old_exchange""",
     """INSERT INTO item (key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
             bytes, embedded, text, former)
@@ -175,47 +180,17 @@ _ASIDE_NAMES = {"place": "position", "at": "offset"}
 _CALL_NAMES = {"kind": "type", "call_id": "id", "outcome": "code", "outside": "untrusted"}
 
 
-def _upgrade_row(
-    said: str,
-    question: str,
-    source: str,
-    question_id: str,
-    answer_id: str,
-    model: str,
-    tokens: int,
-    files: str,
-    recalled: str,
-    outside: int,
-    asked: int,
-    answered: int | None,
-    outcome: str,
-    *texts: str,
-) -> str:
+def _upgrade_row(*values: Any) -> str:
     """Return an exchange as JSON, from its columns in version 0.1.0. Damaged text stays as it is."""
+    row = dict(zip(_COLUMNS, values, strict=True))
+    times = {name: row[name] for name in ("asked", "answered")}
     try:
-        before, behind, parts, about = map(json.loads, texts)
-        row = {
-            "question": question,
-            "parts": parts,
-            "before": before,
-            "behind": behind,
-            "answer_id": answer_id,
-            "question_id": question_id,
-            "said": said,
-            "files": json.loads(files),
-            "source": source,
-            "asked": moment(asked).isoformat(),
-            "answered": None if answered is None else moment(answered).isoformat(),
-            "outcome": outcome,
-            "model": model,
-            "tokens": tokens,
-            "recalled": json.loads(recalled),
-            "outside": bool(outside),
-            "about": about,
-        }
-        return json.dumps(_upgrade_exchange(row), ensure_ascii=False, separators=(",", ":"))
+        json_values = {name: json.loads(row[name]) for name in (*_JSON_COLUMNS, "files", "recalled")}
+        iso = {name: None if time is None else moment(time).isoformat() for name, time in times.items()}
+        exchange = _upgrade_exchange({**row, **json_values, **iso, "outside": bool(row["outside"])})
+        return json.dumps(exchange, ensure_ascii=False, separators=(",", ":"))
     except ValueError:
-        return "".join(texts)
+        return "".join(row[name] for name in _JSON_COLUMNS)
 
 
 def _upgrade_exchange(record: dict[str, Any]) -> dict[str, Any]:
