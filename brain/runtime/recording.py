@@ -347,12 +347,7 @@ def describe_setup(setup: TurnSetup) -> Setup:
     """Return what a turn can use."""
 
     def describe(models: Sequence[Model]) -> tuple[RecordedModel, ...]:
-        return tuple(
-            RecordedModel(
-                one.name, one.resume, one.context_tokens, one.is_demo, one.is_base, one.template, one.accepts_tools
-            )
-            for one in models
-        )
+        return msgspec.convert(models, tuple[RecordedModel, ...], from_attributes=True)
 
     return Setup(
         describe(setup.models),

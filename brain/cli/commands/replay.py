@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import cast, get_args
 
+from msgspec import structs
+
 from brain.events import Done, Event, Notice, SpecialistError, SpecialistResult, StopReason, Token
 from brain.messages import Call, Exchange, Text
 from brain.prompts.blocks import block_content
@@ -38,11 +40,5 @@ def events_of(exchange: Exchange) -> Iterator[Event]:
 
 
 def _end_of_call(call: Call) -> SpecialistResult | SpecialistError:
-    text, ms = call.reason or block_content(call.name, call.block, call.code is not None), call.ms or 0
-    number = call.round or None
-    if call.code is not None:
-        return SpecialistError(call.id, call.name, call.params, call.code, text, ms, call.approval, number)
-    params, by = call.params or {}, call.by if call.by == "assist" else None
-    return SpecialistResult(
-        call.id, call.name, params, text, call.citations, call.cached, ms, call.approval, number, by
-    )
+    text = call.reason or block_content(call.name, call.block, call.code is not None)
+    return structs.replace(call, reason=text).end_event(text)
