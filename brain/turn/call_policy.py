@@ -142,8 +142,6 @@ class CallPolicy:
         code = self.check_access(call.name)
         if code is not None:
             return self.failure(code)
-        if self._specialists[call.name].unavailable_reason is not None:  # it may name settings and commands
-            return self.failure("unavailable")
         key = call_key(call.name, call.params)
         self._calls_by_name[call.name] += 1
         self._identical_calls[key] += 1
@@ -162,27 +160,29 @@ class CallPolicy:
             return False
 
     def check_access(self, name: str) -> CallCode | None:
-        """Return the error code if this turn must not call the specialist."""
+        """Return the error code if this turn cannot call the specialist."""
         entry, requested = self._specialists.get(name), self._request.specialists
         if entry is None:
             return "unknown"
         if not entry.is_allowed or (requested is not None and name not in requested):
             return "denied"
-        return "unauthorized" if entry.specialist.requires_user and self._request.user is None else None
+        if entry.specialist.requires_user and self._request.user is None:
+            return "unauthorized"
+        return None if entry.unavailable_reason is None else "unavailable"
 
     def may_run_unasked(self, name: str, params: Mapping[str, Any]) -> bool:
         """Whether a valid call may run that no model asked for: it changes nothing, and nobody needs to approve it."""
         if self.counted >= self._request.limits.calls or self.check_access(name) is not None:
             return False
-        entry = self._specialists[name]
-        if entry.unavailable_reason is not None or isinstance(bind(entry.specialist, params), Failure):
+        specialist = self._specialists[name].specialist
+        if isinstance(bind(specialist, params), Failure):
             return False
-        sending = self.plan_sending(entry.specialist, params)
+        sending = self.plan_sending(specialist, params)
         return (
             not isinstance(sending, Failure)
             and not sending.asks
             and self.is_read_only(name, sending.params)
-            and not self.needs_approval(entry.specialist, sending.params)
+            and not self.needs_approval(specialist, sending.params)
         )
 
     def failure(self, code: CallCode) -> Failure:
