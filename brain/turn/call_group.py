@@ -61,7 +61,7 @@ class CallGroup:
 
     Args:
         turn_pass: Number of the pass; 0 for automatic calls.
-        on_idle: Called when no call is running and more may come.
+        on_end: Called when a call has ended and more may come.
 
     Attributes:
         calls: The calls in the order in which the model wrote them.
@@ -69,7 +69,7 @@ class CallGroup:
     """
 
     def __init__(
-        self, setup: TurnSetup, state: TurnState, turn_pass: int, on_idle: Callable[[], None] | None = None
+        self, setup: TurnSetup, state: TurnState, turn_pass: int, on_end: Callable[[], None] | None = None
     ) -> None:
         self.calls: list[Call] = []
         self.suspended: list[Call] = []
@@ -77,7 +77,7 @@ class CallGroup:
         self._state = state
         self._policy = state.policy
         self._turn_pass = turn_pass
-        self._on_idle = on_idle
+        self._on_end = on_end
         self._began: dict[str, float] = {}  # by call ID, on the `time.monotonic` clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._no_more_calls = asyncio.Event()
@@ -137,11 +137,12 @@ class CallGroup:
     def close(self) -> None:
         """Accept no more calls."""
         self._no_more_calls.set()
-        self._on_idle = None  # breaks the reference cycle with the pass, which the garbage collector would have to free
+        self._on_end = None  # breaks the reference cycle with the pass, which the garbage collector would have to free
 
     async def wait(self) -> None:
         """Wait until all calls have ended. At the deadline of calls, end the rest with `deadline`."""
-        await asyncio.sleep(0)  # calls that need no time get their blocks even then
+        if self._tasks:
+            await asyncio.sleep(0)  # calls that need no time get their blocks even then
         while running := [task for task in self._tasks.values() if not task.done()]:
             left = self._state.deadline.call_seconds_left()
             if left <= 0:
@@ -201,8 +202,8 @@ class CallGroup:
                 self._finish(call, outcome)
                 if call.has_started and self._state.checkpoint is not None:
                     await self._state.checkpoint()
-        if self._on_idle is not None and not self.is_running:
-            self._on_idle()
+        if self._on_end is not None:
+            self._on_end()
 
     async def _find_outcome(self, call: Call) -> Outcome:
         """Return the outcome of a call, or that of an identical one unless it may be tried again."""

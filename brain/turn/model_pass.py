@@ -59,7 +59,8 @@ class ModelPass:
 
     Attributes:
         first_text: Time of the first text on the `time.monotonic` clock, in seconds.
-        calls: The calls of the model, if any.
+        calls: The calls of the model.
+        is_paused: Whether the model waits for a call, so no text after it counts.
         finish: Why the model stopped.
         unknown_tool: Name of an unknown tool whose native call was ignored.
         text_length: Characters of text so far.
@@ -68,16 +69,16 @@ class ModelPass:
     """
 
     __slots__ = (
-        "_call_timer", "_cancellations", "_denied", "_echo", "_has_native_call", "_is_first", "_is_interrupted",
-        "_is_native", "_is_over", "_is_reading", "_last_chunk_at", "_model", "_next_step", "_nth", "_number", "_output",
-        "_plan", "_raw", "_read_until", "_sampling", "_scanner", "_separator", "_setup", "_shown_length",
-        "_silent_seconds", "_state", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "calls",
-        "finish", "first_text", "has_given_way", "text_length", "unknown_tool", "was_interrupted",
+        "_call_timer", "_cancellations", "_echo", "_has_native_call", "_is_first", "_is_interrupted", "_is_native",
+        "_is_over", "_is_reading", "_last_chunk_at", "_model", "_next_step", "_nth", "_number", "_output", "_plan",
+        "_raw", "_read_until", "_sampling", "_scanner", "_separator", "_setup", "_shown_length", "_silent_seconds",
+        "_state", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "calls", "finish",
+        "first_text", "has_given_way", "is_paused", "text_length", "unknown_tool", "was_interrupted",
     )  # fmt: skip
 
     def __init__(self, setup: TurnSetup, state: TurnState, plan: Plan) -> None:
         participant = plan.participant
-        self.calls: CallGroup | None = None
+        self.is_paused = False
         self.finish: StopReason = "complete"
         self.first_text: float | None = None
         self.unknown_tool: str | None = None
@@ -90,6 +91,7 @@ class ModelPass:
         self._model = participant.model
         self._is_first, participant.is_new = participant.is_new, False
         self._number = len(state.accounting.passes) + 1
+        self.calls = CallGroup(setup, state, self._number, self._set_timer)
         self._nth = state.accounting.begin_pass(self._model)
         self._sampling = choose_sampling(setup, state, plan)
         self._separator = find_separator(state.own_parts)
@@ -101,7 +103,6 @@ class ModelPass:
         self._scanner = Scanner(())
         self._stops = StopSequences(setup.request.stop) if setup.request.stop else None
         self._output = plan.output
-        self._denied: CallGroup | None = None  # calls after which the pass reads on
         self._text = TextBuffer()  # of the answer
         self._raw = self._text if plan.output is None else TextBuffer()  # as the model wrote it
         self._shown_length = 0
@@ -131,49 +132,46 @@ class ModelPass:
             if events := self._flush_text():
                 self._state.emit(events)
         except Exception as failure:
-            if self.calls is None:
+            if not self.is_paused:
                 if self._output is not None and self._stops is not None and (text := self._stops.close()):
                     self._state.emit((self._answer(text),))  # another model that continues reads it
                 raise
             log.info("model stream failed after a call", exc_info=not isinstance(failure, ModelError))
         self._state.deadline.expect_nothing()
-        if self.calls is not None:
+        if self.is_paused:
             self._stop_timer()
             await self._close_stream()
             self.calls.close()
 
     async def wait_calls(self) -> None:
         """Wait for the calls."""
-        for group in self._groups:
-            group.close()
-            await group.wait()
+        self.calls.close()
+        await self.calls.wait()
 
     async def close(self, code: CallCode) -> None:
         """Close the stream. End calls that still run with this code."""
         self._state.deadline.expect_nothing()
         self._stop_timer()
-        for group in self._groups:
-            group.cancel()
+        self.calls.cancel()
         try:
             await self._close_stream()
         finally:
-            for group in self._groups:
-                await group.end(code)
+            await self.calls.end(code)
 
     def steer(self) -> None:
         """End the current read for a message in the inbox, if the text so far can end here."""
-        if self.calls is None and self._can_be_interrupted():
+        if not self.is_paused and self._can_be_interrupted():
             self._interrupt()
 
     def give_way(self) -> None:
         """End the pass at once, for a turn that is more urgent, unless it runs calls."""
-        if self.calls is None:
+        if not self.is_paused:
             self.has_given_way = True
             self._interrupt()
 
     def end_unshown(self) -> None:
         """End the pass, because its time is over, unless it is writing the answer or runs calls."""
-        if self.calls is None and not self.has_shown:
+        if not self.is_paused and not self.has_shown:
             self._interrupt()
 
     def fail_silent(self, seconds: float) -> None:
@@ -194,17 +192,8 @@ class ModelPass:
         """Return the whole text, with tags, and the calls."""
         return self._parts(self._raw.whole())
 
-    @property
-    def all_calls(self) -> list[Call]:
-        """The calls so far, also those after which the pass read on."""
-        return [call for group in self._groups for call in group.calls]
-
-    @property
-    def _groups(self) -> list[CallGroup]:
-        return [group for group in (self._denied, self.calls) if group is not None]
-
     def _parts(self, text: str) -> list[Part]:
-        return [*([Text(text, self._number)] if text else []), *self.all_calls]
+        return [*([Text(text, self._number)] if text else []), *self.calls.calls]
 
     @property
     def is_stopped(self) -> bool:
@@ -318,7 +307,7 @@ class ModelPass:
             if self._silent_seconds is not None:
                 unit = "second" if self._silent_seconds == 1 else "seconds"
                 raise ModelError("model_failed", f"The model sent nothing for {self._silent_seconds:g} {unit}.")
-            if is_interrupted and self.calls is None and self._read_until is not None:
+            if is_interrupted and not self.is_paused and self._read_until is not None:
                 log.info("model stream stayed open after the model finished")
                 chunk = None
             elif is_interrupted:
@@ -366,15 +355,16 @@ class ModelPass:
         """
         if self._read_until is not None:
             return self._read_until
-        assert self.calls is not None
         if self.calls.is_running or (self._is_native and self._has_native_call):  # servers send native calls whole
             calls_until = asyncio.get_running_loop().time() + self._state.deadline.call_seconds_left()
             return min(self._last_chunk_at + self._setup.timeouts.silence, calls_until)
         return self._last_chunk_at + (self._setup.timeouts.silence if self._scanner.is_holding else ADJACENT_SECONDS)
 
     def _set_timer(self) -> None:
+        """Limit the wait for the next chunk, if a call pauses the model or it has finished."""
         self._stop_timer()
-        self._call_timer = asyncio.get_running_loop().call_at(self._wait_until(), self._end_wait)
+        if self.is_paused or self._read_until is not None:
+            self._call_timer = asyncio.get_running_loop().call_at(self._wait_until(), self._end_wait)
 
     def _stop_timer(self) -> None:
         if self._call_timer is not None:
@@ -401,37 +391,26 @@ class ModelPass:
             return
         events: list[Event] = []
         for piece in self._scan(chunk):
-            if self._output is not None and isinstance(piece, str) and self.calls is None:
+            if self._output is not None and isinstance(piece, str) and not self.is_paused:
                 events += self._sort(self._output, piece)
                 guard = self._text_guard
-            elif isinstance(piece, str) and self.calls is None:
+            elif isinstance(piece, str) and not self.is_paused:
                 text = piece if self._stops is None else self._stops.feed(piece)
                 if text:
                     events.append(self._token(text))
                 guard = self._text_guard
-            elif isinstance(piece, Thinking) and self.calls is None:
+            elif isinstance(piece, Thinking) and not self.is_paused:
                 guard = self._thinking_guard
                 events.append(self._think(guard.feed(piece.text)))
             elif isinstance(piece, ReasoningEnd):
                 events += self._take_back_text()
                 continue
-            elif isinstance(piece, Call) and self._plan.reads_on and piece.code != "forged":
-                if events := [*events, *self._flush_text()]:
-                    self._state.emit(events)
-                    events = []
-                if self._denied is None:
-                    self._denied = CallGroup(self._setup, self._state, self._number)
-                if self._denied.start(piece):
-                    continue
-                self._is_over = True
-                break
             elif isinstance(piece, Call):
                 if events := [*events, *self._flush_text()]:
                     self._state.emit(events)
                     events = []
-                if self.calls is None:
-                    self._state.deadline.expect_nothing()
-                    self.calls = CallGroup(self._setup, self._state, self._number, self._set_timer)
+                if not self._plan.reads_on or piece.code == "forged":
+                    self.is_paused = True
                 if self.calls.start(piece):
                     continue
                 self._is_over = True
@@ -450,7 +429,8 @@ class ModelPass:
                 break
         if events:
             self._state.emit(events)
-        if self.calls is not None:
+        if self.is_paused:
+            self._state.deadline.expect_nothing()
             self._last_chunk_at = asyncio.get_running_loop().time()
             self._set_timer()
         else:

@@ -333,15 +333,15 @@ class Turn:
         self._unknown_tool = ended.unknown_tool
         if ended.unknown_tool is not None:
             state.show_notice(notices.unknown_tool(ended.unknown_tool))
-        is_suspended = ended.calls is not None and bool(ended.calls.suspended)
+        is_suspended = bool(ended.calls.suspended)
         return PassResult(
-            ended.all_calls,
+            ended.calls.calls,
             "suspended" if is_suspended else ended.finish,
             unknown_tool=ended.unknown_tool,
             was_last=was_last,
-            is_interrupted=bool(state.inbox) and ended.calls is None,
+            is_interrupted=bool(state.inbox) and not ended.is_paused,
             is_stopped=ended.is_stopped,
-            has_client_call=ended.calls is not None and ended.calls.has_client_call,
+            has_client_call=ended.calls.has_client_call,
             is_suspended=is_suspended,
         )
 
