@@ -131,8 +131,9 @@ class CallGroup:
             outcome = policy.failure(code)
         else:
             return
-        done = self._state.outcomes[call_key(call.name, call.params)] = _new_future()
+        done = asyncio.get_running_loop().create_future()
         done.set_result(outcome)
+        self._state.outcomes[call_key(call.name, call.params)] = done
 
     def close(self) -> None:
         """Accept no more calls."""
@@ -220,7 +221,7 @@ class CallGroup:
                 return outcome
             if outcomes[key] is earlier:
                 break
-        done = outcomes[key] = _new_future()
+        done = outcomes[key] = asyncio.get_running_loop().create_future()
         outcome = CANCELLED
         try:
             outcome = await self._execute(call, self._setup.attachments)
@@ -423,7 +424,3 @@ class CallGroup:
             advice = blocks.reason_text(outcome.advice, tokens) if outcome.advice else ""
             call.block = blocks.error_block(call.name, call.reason, advice)
         self._state.emit((call.end_event(text),))
-
-
-def _new_future() -> "asyncio.Future[Outcome]":
-    return asyncio.get_running_loop().create_future()
