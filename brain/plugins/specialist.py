@@ -120,7 +120,7 @@ class Specialist(Generic[P, R]):
     read_only: bool | Callable[[Mapping[str, Any]], bool] = False
     outside: bool = True
     sends: bool | frozenset[str] | Sends = False
-    private: bool | None = None
+    private: bool = False
     cache_seconds: float = 0.0
     activates_on: frozenset[str] = frozenset()
     tags: tuple[str, ...] = ()
@@ -163,11 +163,6 @@ class Specialist(Generic[P, R]):
         """Return it as an entry of `tools` in a request to a model server with the OpenAI or Ollama API."""
         function = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": function}
-
-    @property
-    def is_private(self) -> bool:
-        """Whether its results contain private data of the user."""
-        return self.requires_user if self.private is None else self.private
 
 
 @overload
@@ -297,6 +292,7 @@ def _build(
         _check_accepts(values["forget"], ("", None), "forget must take a user and a conversation ID")
     if "assist" in values:
         _check_accepts(values["assist"], ("", None), "assist must take a message and its context")
+    values.setdefault("private", values.get("requires_user", False))
     values |= {key: convert(values[key]) for key, convert in _SEQUENCES.items() if key in values}
     if callable(values.get("sends")):
         _check_accepts(values["sends"], ({}, ""), "sends must take the parameters and the message")

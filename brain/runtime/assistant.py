@@ -314,7 +314,7 @@ class Assistant:
         async with self._writing:
             try:
                 before = expect(await read_state(self._store, model), model)
-                is_private = name in self._registry and self._registry[name].specialist.is_private
+                is_private = name in self._registry and self._registry[name].specialist.private
                 if assistance.is_assisted and not _has_called(exchange):
                     state = before.assist()
                 else:

@@ -268,7 +268,7 @@ class CallPolicy:
         if isinstance(outcome, Failure) and outcome.code != "refused":
             return
         specialist = self._specialists[call.name].specialist
-        call.untrusted, call.private_data = specialist.outside, specialist.is_private
+        call.untrusted, call.private_data = specialist.outside, specialist.private
         if not isinstance(outcome, Failure):
             call.untrusted = call.untrusted if outcome.outside is None else outcome.outside
             call.private_data = call.private_data if outcome.private is None else outcome.private

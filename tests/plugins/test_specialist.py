@@ -28,7 +28,7 @@ def test_a_function_and_the_defaults() -> None:
     assert one.injected == {"context": InjectedParameter((Context,), optional=False)}
     assert (one.timeout, one.idle_timeout, one.cache_seconds) == (None, None, 0.0)
     assert (one.requires_user, one.needs_approval({}), one.reads_only({})) == (False, False, False)
-    assert (one.outside, one.is_private, one.sent_params({"city": "Rome"}, "Hi")) == (True, False, {})
+    assert (one.outside, one.private, one.sent_params({"city": "Rome"}, "Hi")) == (True, False, {})
     assert (one.tags, one.examples, one.activates_on, one.version) == ((), (), frozenset(), "")
 
 
@@ -46,7 +46,7 @@ def test_options() -> None:
     )(weather)
     assert (one.name, one.timeout, one.cache_seconds, one.read_only) == ("web-search", 10, 60, True)
     assert (one.activates_on, one.tags) == (frozenset({"image", "pdf"}), ("a",))
-    assert (one.needs_approval({}), one.is_private) == (True, True)
+    assert (one.needs_approval({}), one.private) == (True, True)
     assert one.sent_params({"city": "Rome", "units": "metric"}, "Hi") == {"city": "Rome"}
     assert specialist(sends=lambda params, message: {"city": message})(weather).sent_params({}, "Hi") == {"city": "Hi"}
 

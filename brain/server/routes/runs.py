@@ -93,7 +93,7 @@ async def _prepare_history(
     def prepare() -> tuple[TurnRequest, History]:
         narrow = narrow_request(turn_request, engine.settings.rights(turn_request.user))
         usable = engine.registry.usable(narrow.specialists)
-        private = [specialist.name for specialist in usable if specialist.is_private]
+        private = [specialist.name for specialist in usable if specialist.private]
         model = engine.find_model(narrow.model, private=narrow.private)
         tokens = find_control_tokens(model.template)
         client_history = ClientHistory(narrow, [specialist.name for specialist in usable], tokens, private)
