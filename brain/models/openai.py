@@ -111,17 +111,17 @@ class OpenAI(Remote):
 
     def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         can_complete = self._has_completions and not request.tools and not any(one.images for one in request.messages)
-        if can_complete and (self._is_plain(request) or self._is_constrained(request)):
+        if can_complete and (self._is_plain(request) or self._has_call_grammar(request)):
             return self._complete(request)
         return super().stream(request)
 
     def _is_plain(self, request: PassRequest) -> bool:
         return request.decoding.is_plain and self.is_base
 
-    def _is_constrained(self, request: PassRequest) -> bool:
-        """Return whether calls follow the grammar. Chat completions apply a grammar to all text, so they have none."""
-        has_grammar = request.decoding.call_grammar and request.sampling.format is None
-        if not has_grammar or self._dialect is not LLAMA_CPP:
+    def _has_call_grammar(self, request: PassRequest) -> bool:
+        """Whether calls follow the grammar. Chat completions apply a grammar to all text, so they have none."""
+        wants_grammar = request.decoding.call_grammar and request.sampling.format is None
+        if not wants_grammar or self._dialect is not LLAMA_CPP:
             return False
         is_readable = bool(self.template) and not any(word in self.template for word in REASONING_WORDS)
         return self._has_lazy_grammars and is_readable
@@ -147,7 +147,7 @@ class OpenAI(Remote):
     async def _ask_completion(self, request: PassRequest) -> Answer:
         await self._identify_again()
         is_plain = self._is_plain(request)
-        if not is_plain and not self._is_constrained(request):  # the server is another one now
+        if not is_plain and not self._has_call_grammar(request):  # the server is another one now
             raise completion.CompletionRefused
         prompt = completion.join_texts(request.messages) if is_plain else await self._build_prompt(request)
         body = completion.build_body(self._model, prompt, request.sampling, request.decoding)
