@@ -277,7 +277,7 @@ class CallGroup:
         def report(progress: Progress) -> None:
             nonlocal last, last_at
             now = time.monotonic()
-            if not call.block and now - last_at >= PROGRESS_SECONDS and progress != last:
+            if now - last_at >= PROGRESS_SECONDS and progress != last:
                 last, last_at = progress, now
                 self._state.emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
