@@ -294,7 +294,8 @@ class CallGroup:
         In a private conversation, only a call that a person approved can fetch, and no remote model makes embeddings.
         A specialist that sends something reads only what it declares to send, so that nothing else can leave.
         """
-        setup, request = self._setup, self._setup.request
+        setup, request, task = self._setup, self._setup.request, self._setup.request.task
+        run = setup.turn_id if task is None else f"{task.id}-{task.run}"  # the same if a run of a task continues
         private, sends, fetch = request.private, entry.specialist.sends, setup.registry.fetch
         model: ModelView = self._state.model
         if private and not self._state.model.embeds_locally:
@@ -311,7 +312,7 @@ class CallGroup:
             fetch=replace(fetch, is_closed=True) if private and not sends else fetch,
             private=private,
             memory=None if sends else setup.memory,
-            key=f"{setup.key}-{call.id}",
+            key=f"{run}-{call.id}",
             tasks=None if sends else setup.tasks,
         )
 

@@ -103,9 +103,3 @@ class TurnSetup:
     def attachments(self) -> Sequence[Attachment]:
         """All files of the conversation."""
         return (*self.history.attachments, *self.request.attachments)
-
-    @property
-    def key(self) -> str:
-        """The start of the IDs of calls for specialists, the same if a task runs again."""
-        task = self.request.task
-        return self.turn_id if task is None else f"{task.id}-{task.run}"
