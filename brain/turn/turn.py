@@ -28,7 +28,7 @@ from brain.turn.call_group import CallGroup
 from brain.turn.deadline import Deadline
 from brain.turn.model_pass import SEPARATOR, ModelPass
 from brain.turn.participant import DEFAULT_OPTIONS, Participant, PromptOptions
-from brain.turn.setup import StoreCheckpoint, TurnSetup
+from brain.turn.setup import TurnSetup
 from brain.turn.state import Emit, TurnState
 from brain.turn.strategy import Answer, PassResult, Plan, RunCall, Strategy
 from brain.turn.text_filters import StopSequences
@@ -62,7 +62,8 @@ class Turn:
         self.state.shows_all = self._writer.exchange is self.state.exchange
         self._use_participant(self._writer)
         if setup.checkpoint is not None:
-            self.state.checkpoint = partial(self._store_checkpoint, setup.checkpoint)
+            store = setup.checkpoint
+            self.state.checkpoint = lambda: store(self.snapshot())
         self._pass: ModelPass | None = None  # the current pass
         self._unknown_tool: str | None = None  # that the model called in the last pass
         self._finish: StopReason = "complete"
@@ -631,6 +632,3 @@ class Turn:
         exchange.usage = accounting.usage
         exchange.first_token_ms = next((ms for ms in first_token_ms if ms is not None), None)
         exchange.total_ms = accounting.milliseconds()
-
-    async def _store_checkpoint(self, store: StoreCheckpoint) -> None:
-        await store(self.snapshot())
