@@ -39,8 +39,8 @@ def erase_user(tx: Tx, user: int) -> None:
     tx.execute("UPDATE user SET name = NULL WHERE key = ?", (user,))
 
 
-def has_deleted(tx: Tx) -> bool:
-    """Return whether rows are to be removed."""
+def has_rows_to_remove(tx: Tx) -> bool:
+    """Return whether there are rows of deleted conversations, erased users or expired imports."""
     lapsed = "SELECT 1 FROM import WHERE until NOT BETWEEN ? AND ?"
     query = f"SELECT 1 FROM conversation WHERE {_IS_DELETED} UNION ALL SELECT 1 FROM user WHERE name IS NULL"
     return tx.execute(f"{query} UNION ALL {lapsed} LIMIT 1", (tx.now, tx.now + IMPORT_LEASE)).fetchone() is not None

@@ -309,7 +309,7 @@ class Store(Database):
                 counts = await self.write(new.end)
             except BaseException as error:
                 with suppress(StoreError):  # its lease ends soon
-                    await self.write_unsynced(transfer.remove, import_key)
+                    await self.write_unsynced(transfer.expire, import_key)
                 if not isinstance(error, asyncio.CancelledError):
                     await self._remove_deleted()
                 raise
@@ -353,4 +353,4 @@ def _take_over(tx: Tx) -> None:
     """Clean up after processes that ended: no other process has the file open."""
     turns.interrupt_all(tx)
     tasks.recover_all(tx)
-    transfer.remove_unfinished(tx)
+    transfer.expire_all(tx)

@@ -406,7 +406,7 @@ class Import:
             users.set_recalls(tx, self._name, False)
         users.check_quota(tx, self._user, self._field)
         tasks.check_count(tx, self._user, self._field)
-        remove(tx, self._import)
+        expire(tx, self._import)
         after = asdict(users.count_rows(tx, self._user))
         return Counts(**{name: count - before[name] for name, count in after.items()})
 
@@ -550,13 +550,13 @@ class Import:
         return tx.execute(query, (name, self._user, self._import)).fetchone() is not None
 
 
-def remove(tx: Tx, import_key: int) -> None:
-    """Let the rows of an import be removed that belong to no user."""
+def expire(tx: Tx, import_key: int) -> None:
+    """End the lease of an import; its rows that belong to no user are removed later."""
     tx.execute("UPDATE import SET until = 0 WHERE key = ?", (import_key,))
 
 
-def remove_unfinished(tx: Tx) -> None:
-    """Let the rows of all imports be removed whose process ended. Requires that no other process has the file open."""
+def expire_all(tx: Tx) -> None:
+    """End the leases of all imports. Requires that no other process has the file open."""
     tx.execute("UPDATE import SET until = 0")
 
 

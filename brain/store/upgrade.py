@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from brain.store.rows import moment
@@ -118,7 +119,7 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
     """Bring the tables of an older version up to date, in the caller's transaction, without foreign keys."""
     db.create_function("upgrade", -1, _upgrade_row, deterministic=True)
     db.create_function("has_private_data", 1, _has_private_data, deterministic=True)
-    db.create_function("mark_private", 1, _mark_private, deterministic=True)
+    db.create_function("mark_private", 1, partial(_change, private_data=True), deterministic=True)
     db.create_function("upgrade_task", 3, _upgrade_task, deterministic=True)
     db.execute("PRAGMA legacy_alter_table = ON")  # references stay with the names
     changed: Sequence[str]
@@ -232,11 +233,6 @@ def _has_private_data(data: str) -> bool:
         return True  # it is damaged
 
 
-def _mark_private(data: str) -> str:
-    """Return an exchange as JSON with the mark. Damaged text stays as it is."""
-    return _change(data, private_data=True)
-
-
 def _upgrade_task(data: str, messages: str | None, has_private_run: int) -> str:
     """Return a task of 0.2.0 as JSON, with the marks and the words of the user.
 
@@ -255,6 +251,7 @@ def _upgrade_task(data: str, messages: str | None, has_private_run: int) -> str:
 
 
 def _change(data: str, **fields: Any) -> str:
+    """Return an object as JSON with other fields. Damaged text stays as it is."""
     try:
         return json.dumps({**json.loads(data), **fields}, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, TypeError):

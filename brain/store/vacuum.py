@@ -58,7 +58,7 @@ async def sweep(database: Database, seconds: float = math.inf) -> None:
     """
     until = time.monotonic() + seconds
     try:
-        if await database.read(deletion.has_deleted):
+        if await database.read(deletion.has_rows_to_remove):
             await remove(database, until)
         if database.path is None:
             return
