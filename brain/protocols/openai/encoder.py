@@ -119,7 +119,9 @@ class Encoder:
 
 def encode_rejection(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
     """Return status and body for a rejected request."""
-    return error.status, _error(error.message, error.status, error.code, error.field)
+    kind = _TYPES.get(error.status, "server_error" if error.status >= 500 else "invalid_request_error")
+    code = _CODES.get(error.code, error.code)
+    return error.status, {"error": {"message": error.message, "type": kind, "param": error.field, "code": code}}
 
 
 def list_models(names: Iterable[str], created: int) -> Mapping[str, Any]:
@@ -130,11 +132,6 @@ def list_models(names: Iterable[str], created: int) -> Mapping[str, Any]:
 def describe_model(name: str, created: int) -> Mapping[str, Any]:
     """Return the body of `GET /v1/models/{name}`."""
     return {"id": name, "object": "model", "created": created, "owned_by": "brain"}
-
-
-def _error(message: str, status: int, code: str, param: str | None = None) -> Mapping[str, Any]:
-    kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": param, "code": _CODES.get(code, code)}}
 
 
 def _finish_reason(done: Done, call_count: int) -> str:

@@ -124,13 +124,13 @@ async def read_body(request: Request, parse: Callable[[bytes], T], limit: int = 
         parse: checks how many values the body has, besides what it reads.
     """
     body = await limit_body(request, limit).body()
-    return await compute(len(body), _parse, parse, body)
 
+    def parse_strictly() -> T:
+        parsed = parse(body)
+        check_strictly(body)
+        return parsed
 
-def _parse(parse: Callable[[bytes], T], body: bytes) -> T:
-    parsed = parse(body)
-    check_strictly(body)
-    return parsed
+    return await compute(len(body), parse_strictly)
 
 
 async def compute(size: int, function: Callable[[*Ts], T], *args: *Ts) -> T:

@@ -1,11 +1,11 @@
 """Routes to sign in and out, for EventSource, which cannot send an Authorization header."""
 
 import time
+from functools import partial
 
 import msgspec
 from starlette.responses import Response
 
-from brain.errors import BadRequest
 from brain.protocols.common import decode
 from brain.server.auth import SESSION_SECONDS
 from brain.server.middleware import COOKIE, SECURE_COOKIE, invalid_key, is_secure
@@ -26,7 +26,7 @@ class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
 async def sign_in(request: Request) -> Response:
     """`POST /v1/session`: sign in with a key. Without API keys, all clients are the local user."""
     keys = request.server.keys
-    key = await read_json(request, _parse_key, BODY_BYTES)
+    key = (await read_json(request, partial(decode, kind=KeyBody), BODY_BYTES)).key.encode()
     if keys.is_empty:
         return ApiResponse({"user": LOCAL_USER})
     session = keys.open_session(key, time.time())
@@ -48,13 +48,6 @@ async def sign_out(request: Request) -> Response:
     response = no_content()
     _set_cookie(response, request, "", 0)
     return response
-
-
-def _parse_key(data: bytes) -> bytes:
-    try:
-        return decode(data, KeyBody).key.encode()
-    except BadRequest:
-        raise BadRequest('The body must be {"key": "YOUR_KEY"}.', "key") from None
 
 
 def _set_cookie(response: Response, request: Request, token: str, seconds: int) -> None:
