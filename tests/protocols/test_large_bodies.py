@@ -64,17 +64,13 @@ def calls(protocol: str, number: int) -> str:
 
 @EVERY_PROTOCOL
 def test_all_messages_together_have_a_limit_of_calls(protocol: str) -> None:
-    most = ",".join([calls(protocol, 128)] * 32)
-    assert sum(len(one.calls) for one in parse(protocol, most)[1]) == 4096
-    assert reject(protocol, f"{most},{calls(protocol, 1)}")[:2] == (413, "messages")
-    status, _, count = reject(protocol, ",".join([calls(protocol, 128)] * 3_000))
-    assert (status, count < 200_000) == (413, True)  # all of them would take twelve million
+    status, field, count = reject(protocol, ",".join([calls(protocol, 128)] * 3_000))
+    assert (status, field, count < 200_000) == (413, "messages", True)  # all of them would take twelve million
 
 
 @EVERY_PROTOCOL
 def test_a_body_has_a_limit_of_values(protocol: str) -> None:
     question = QUESTIONS[protocol]
-    assert reject(protocol, question, ',"x":[' + "1," * 100_000 + "1]")[:2] == (413, None)
     inside = question.replace('"role"', '"x":[' + "1," * 250_000 + '1],"role"')
     assert reject(protocol, inside)[:2] == (413, "messages[0]")
     assert reject(protocol, ",".join(["{}"] * 1_000_001))[:2] == (413, "messages")

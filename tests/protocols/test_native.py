@@ -42,10 +42,7 @@ def attached(**fields: Any) -> dict[str, Any]:
 def test_defaults() -> None:
     limits = ev.Limits(calls=7)
     plain = TurnRequest("Hi", "me", limits, ("bracket", "function_call"), "UTC", asks_person=True)
-    nulls = ("prompt", "conversation_id", "model", "specialists", "limits", "syntax", "time_zone")
-    for body in ({"message": "Hi"}, {"prompt": "Hi"}, {"message": "Hi", **dict.fromkeys(nulls)}):
-        assert parse(body) == plain
-    assert parse(b'{"message":"\\ud800"}').message == "\ufffd"
+    assert parse({"message": "Hi"}) == parse({"prompt": "Hi"}) == plain
     assert (
         parse_form({"message": "Hi", "attachments": '[{"name":"a","text":"\\ud800"}]'}).attachments[0].text == "\ufffd"
     )
@@ -103,8 +100,6 @@ def test_the_largest_request() -> None:
 
 DATA, TEXT = "attachments[0].data", "attachments[0].text"
 REJECTED: list[tuple[Any, int, str | None]] = [
-    (b'{"message":"Hi"} x', 400, None),
-    (b'{"message":"Hi","limits":{"turn_seconds":NaN}}', 400, None),
     (b'{"message":"Hi","x":' + b"[" * 100_000, 400, "x"),
     (b'{"message":"Hi","attachments":' + b"[" * 100_000, 400, "attachments[0]"),
     (b'{"message":"Hi","limits":{"turn_seconds":1e999}}', 400, "limits.turn_seconds"),
@@ -114,7 +109,6 @@ REJECTED: list[tuple[Any, int, str | None]] = [
     ({"message": "Hi", "critic": True}, 400, "critic"),
     ({"message": "Hi", "critic": True, "strategy": "dual", "limits": {"rounds": 4}}, 400, "critic"),
     *[(body, 400, "message") for body in ({}, {"message": " \n"}, {"prompt": ""}, {"message": 1})],
-    ({"message": "a" * 200_001}, 413, "message"),
     ({"message": "a", "prompt": "b"}, 400, "prompt"),
     ({"message": "a", "context": "Sail."}, 400, "context"),
     ({"message": "a", "context": {"aim": "Sail."}}, 400, "context.aim"),
@@ -133,10 +127,8 @@ REJECTED: list[tuple[Any, int, str | None]] = [
     (attached(name="x", text="y", size=1), 400, "attachments[0].size"),
     (attached(name="x"), 400, DATA),
     (attached(name="x", text="y", data="eA=="), 400, DATA),
-    *[(attached(name="x", data=data), 400, DATA) for data in ("e!==", "eA", "ä===", "", "data:text/plain;base64,")],
     (attached(name="x", text=""), 400, TEXT),
     (attached(name="x", text="y" * (16 * MIB + 1)), 413, TEXT),
-    (attached(name="x", data=base64_of(bytes(16 * MIB + 1))), 413, DATA),
     (attached(id=1), 400, "attachments[0].id"),
     ({**attached(id=1, name="x"), "replace_from": "m1"}, 400, "attachments[0].id"),
     ({**attached(id=0), "replace_from": "m1"}, 400, "attachments[0].id"),
@@ -196,62 +188,26 @@ def test_attachments(body: dict[str, str], name: str, media_type: str, data: byt
 # Responses
 
 UNTIL = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
-CITATIONS = (ev.Citation("1", "A"), ev.Citation("2", "B", "https://b"))
 FRAMES: list[tuple[ev.Event, str, str]] = [
-    (ev.TurnStart("t1", "c1", "builtin", "mono", ev.Limits()), "turn_start",
-     '{"turn_id":"t1","conversation_id":"c1","model":"builtin","strategy":"mono",'
-     '"limits":{"calls":5,"calls_per_specialist":3,"turn_seconds":600.0,"call_seconds":5.0}}'),
     (ev.Token("Hä \"q\"\n\r\u2028\x85\\\x00\x7f"), "token",
      '{"text":"Hä \\"q\\"\\n\\r\\u2028\\u0085\\\\\\u0000\x7f"}'),
-    (ev.Thinking("hm\nhm"), "thinking", '{"text":"hm\\nhm"}'),
-    (ev.Round(1, 20, "thinker", "m"), "round", '{"n":1,"of":20,"role":"thinker","model":"m"}'),
-    (ev.Round(2, 20, "actor", "m", "go"), "round", '{"n":2,"of":20,"role":"actor","model":"m","text":"go"}'),
-    (ev.SpecialistStart("c", "ocr", {}, "model", 2), "specialist_start",
-     '{"call_id":"c","name":"ocr","params":{},"by":"model","round":2}'),
-    (ev.SpecialistStart("c", "ocr", {"page": 3, "x": None, "url": None}, "model"), "specialist_start",
-     '{"call_id":"c","name":"ocr","params":{"page":3,"x":null,"url":null},"by":"model"}'),
-    (ev.SpecialistProgress("c", "page 1", 0.5), "specialist_progress",
-     '{"call_id":"c","text":"page 1","fraction":0.5}'),
-    (ev.SpecialistProgress("c", "page 1"), "specialist_progress", '{"call_id":"c","text":"page 1"}'),
-    (ev.SpecialistResult("c", "web", {}, "a\nb", CITATIONS, True, 12), "specialist_result",
-     '{"call_id":"c","name":"web","params":{},"text":"a\\nb","citations":[{"id":"1","title":"A"},'
-     '{"id":"2","title":"B","url":"https://b"}],"cached":true,"ms":12}'),
     (ev.SpecialistResult("c", "web", {}, "a", (), True, 0, by="assist"), "specialist_result",
      '{"call_id":"c","name":"web","params":{},"text":"a","citations":[],"cached":true,"ms":0,"by":"assist"}'),
-    (ev.SpecialistError("c", "?", None, "malformed", "no JSON", 0), "specialist_error",
-     '{"call_id":"c","name":"?","code":"malformed","reason":"no JSON","ms":0}'),
-    (ev.SpecialistError("c", "ocr", {"page": 0}, "refused", "no page 0", 3), "specialist_error",
-     '{"call_id":"c","name":"ocr","params":{"page":0},"code":"refused","reason":"no page 0","ms":3}'),
-    (ev.ApprovalRequired("c", "mail", {"to": "ann"}, UNTIL, "To: ann"), "approval_required",
-     '{"call_id":"c","name":"mail","params":{"to":"ann"},"expires_at":"2026-11-21T08:30:00Z","text":"To: ann"}'),
-    (ev.ApprovalRequired("c", "mail", {}, UNTIL.replace(microsecond=250_000)), "approval_required",
-     '{"call_id":"c","name":"mail","params":{},"expires_at":"2026-11-21T08:30:00.250000Z"}'),
-    (ev.ToolCall("c", "theirs", {"a": []}), "tool_call", '{"call_id":"c","name":"theirs","params":{"a":[]}}'),
     (ev.TaskChange("task1", "Briefing", "waiting", "c1"), "task",
      '{"task_id":"task1","title":"Briefing","state":"waiting","conversation_id":"c1"}'),
-    (ev.Notice("stand_in", "No model."), "notice", '{"code":"stand_in","text":"No model."}'),
     (ev.Notice("prompt_progress", "", 0.5), "notice", '{"code":"prompt_progress","text":"","fraction":0.5}'),
     (ev.Usage(7, 2, None, False, {"m": ev.ModelUsage(7, 2, None, False)}), "usage",
      '{"prompt_tokens":7,"completion_tokens":2,"estimated":false,'
      '"models":{"m":{"prompt_tokens":7,"completion_tokens":2,"estimated":false}}}'),
-    (ev.Usage(7, 2, None, True), "usage", '{"prompt_tokens":7,"completion_tokens":2,"estimated":true}'),
-    (ev.Usage(7, 2, 0, False), "usage",
-     '{"prompt_tokens":7,"completion_tokens":2,"reused_tokens":0,"estimated":false}'),
-    (ev.Error("model_failed", "No.", False, 503), "error",
-     '{"code":"model_failed","message":"No.","recoverable":false,"status":503}'),
-    (ev.Error("model_failed", "No.", True), "error", '{"code":"model_failed","message":"No.","recoverable":true}'),
-    (ev.Done("complete", "m1", "Hi", 1, 2, None, 9), "done",
-     '{"stop_reason":"complete","message_id":"m1","text":"Hi","calls":1,"passes":2,"first_token_ms":null,'
-     '"total_ms":9}'),
+    (ev.ApprovalRequired("c", "mail", {}, UNTIL.replace(microsecond=250_000)), "approval_required",
+     '{"call_id":"c","name":"mail","params":{},"expires_at":"2026-11-21T08:30:00.250000Z"}'),
     # halves of characters, and numbers larger than most: nothing may break the stream
-    (ev.Token("a\ud83d"), "token", '{"text":"a\ufffd"}'),
-    (ev.Thinking("\ude00 \ud83d\ude00"), "thinking", '{"text":"\ufffd 😀"}'),
     (ev.SpecialistStart("c", "x", {"\ud800": ["\udfff", 10**30, 1.5]}, "auto"), "specialist_start",
      '{"call_id":"c","name":"x","params":{"\ufffd":["\ufffd",1000000000000000000000000000000,1.5]},"by":"auto"}'),
 ]  # fmt: skip
 
 
-def test_every_frame_literally() -> None:
+def test_fields_that_are_rare_and_frames_after_others() -> None:
     for event, name, data in FRAMES:
         first = f"retry: 2000\nevent: {name}\ndata: {data}\nid: t1.1\n\n".encode()
         second = f"event: {name}\ndata: {data}\nid: t1.2\n\n".encode()
@@ -259,4 +215,3 @@ def test_every_frame_literally() -> None:
         assert [encoder.encode([event]), encoder.encode([event])] == [first, second]
         assert native.FrameEncoder("t1").encode([*native.decode_frames(first + second)]) == first + second
         assert native.FrameEncoder("t1", 1).encode([event]) == second
-    assert {type(event) for event, _, _ in FRAMES} == set(native.EVENT_NAMES) == set(ev.Event.__args__)

@@ -55,12 +55,8 @@ def request(message: str = "Hi", **more: Any) -> TurnRequest:
 
 def test_defaults() -> None:
     expected = (request(), [ClientMessage("user", "Hi")], RequestOptions("brain", stream=True, load=None))
-    common = ("stream", "format", "keep_alive", "options", "think", "logprobs", "top_logprobs", "shift", "tools")
-    for fields in ({}, dict.fromkeys(common), {"format": ""}):
-        assert chat(with_messages(**fields)) == expected
-    more = ("system", "images", "suffix", "template", "context", "raw")
-    for fields in ({}, dict.fromkeys((*common, *more)), {"suffix": "", "template": "", "context": [], "raw": False}):
-        assert generate(with_prompt(**fields)) == expected
+    assert chat(with_messages()) == chat(with_messages(format="")) == expected
+    assert generate(with_prompt()) == generate(with_prompt(suffix="", template="", context=[], raw=False)) == expected
 
 
 def test_all_fields() -> None:
@@ -194,27 +190,20 @@ def test_rejections_name_the_field() -> None:
     ]
     prompts: list[tuple[dict[str, Any], int, str]] = [
         ({"suffix": "}"}, 400, "suffix"), ({"template": "{{ .Prompt }}"}, 400, "template"), ({"raw": True}, 400, "raw"),
-        ({"context": [1, 2]}, 400, "context"), ({"context": ["a"]}, 400, "context[0]"), ({"prompt": 1}, 400, "prompt"),
-        ({"images": ["!"]}, 400, "images[0]"), ({"prompt": "a" * 200_001}, 413, "prompt"),
-        ({"system": "a" * 200_001}, 413, "system"),
+        ({"context": [1, 2]}, 400, "context"), ({"context": ["a"]}, 400, "context[0]"),
+        ({"images": ["!"]}, 400, "images[0]"), ({"system": "a" * 200_001}, 413, "system"),
     ]  # fmt: skip
     place = "messages[0].tool_calls"
     chats: list[tuple[Any, int, str | None]] = [
-        (b"", 400, None),
-        (b'{"model":"brain","options":' + b'{"a":' * 100_000, 400, None),
         (b'{"model":"brain","options":{"a":' + b"[" * 65 + b"]" * 65 + b"}}", 400, "options"),
         ({}, 400, "model"),
-        *[(with_messages({**user, "images": [data]}), 400, "messages[0].images[0]") for data in ("aGk", "a.png", "")],
+        (with_messages({**user, "images": ["a.png"]}), 400, "messages[0].images[0]"),
         *[(with_messages({**assistant, "tool_calls": calls}), status, place + field) for calls, status, field in (
             ([call("f", a="b" * 800_000)], 413, "[0].function.arguments"),
             ([{"name": "f"}], 400, "[0].function"),
         )],
-        (with_messages(tools=[{"function": {"name": "f"}}] * 129), 413, "tools"),
         (with_messages(tools=[{"type": "function"}]), 400, "tools[0].type"),
-        (with_messages(tools=[{"function": {"name": ""}}]), 400, "tools[0].function.name"),
         (with_messages(tools=[{"function": {"name": "f", "parameters": []}}]), 400, "tools[0].function.parameters"),
-        (with_messages(tools=[{"function": {"name": "f", "parameters": {"a": "b" * 65_536}}}]), 413,
-         "tools[0].function.parameters"),
     ]  # fmt: skip
     rows = [(chat, with_messages(**more), status, field) for more, status, field in fields]
     rows += [(generate, with_prompt(**more), status, field) for more, status, field in (*fields, *prompts)]

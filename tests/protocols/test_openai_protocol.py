@@ -61,17 +61,12 @@ def request(**fields: Any) -> TurnRequest:
 def test_defaults() -> None:
     options = RequestOptions("brain", stream=False, with_usage=False)
     assert parse() == (request(), [ClientMessage("user", "Hi")], options)
-    nulls = (
-        "model stream stream_options max_tokens max_completion_tokens temperature top_p top_k min_p seed "
-        "frequency_penalty presence_penalty reasoning_effort response_format stop tools tool_choice "
-        "parallel_tool_calls n logprobs top_logprobs modalities audio functions function_call brain"
-    )
     defaults: dict[str, Any] = {
         "n": 1, "logprobs": False, "top_logprobs": 0, "modalities": ["text"], "parallel_tool_calls": True,
         "continue_final_message": True, "tools": [], "tool_choice": "auto", "stop": [], "max_tokens": -1,
         "response_format": {"type": "text"},
     }  # fmt: skip
-    assert parse(**dict.fromkeys(nulls.split()))[0] == parse(**defaults)[0] == request()
+    assert parse(**defaults)[0] == request()
 
 
 def test_all_fields() -> None:
@@ -138,7 +133,6 @@ REJECTED: list[tuple[dict[str, Any], int, str]] = [
     ({"audio": {"voice": "alloy"}}, 400, "audio"),
     ({"functions": []}, 400, "functions"),
     ({"function_call": "auto"}, 400, "function_call"),
-    ({"messages": []}, 400, "messages"),
     *[({"model": model}, 404, "model") for model in ("gpt-5", "", "brain:", "brain:Reason", "brain:reason:latest")],
     ({"max_tokens": 0}, 400, "max_tokens"),
     ({"max_completion_tokens": -2}, 400, "max_completion_tokens"),
@@ -152,17 +146,12 @@ REJECTED: list[tuple[dict[str, Any], int, str]] = [
     *[({"tools": [tool]}, 400, "tools[0].type")
       for tool in ({"type": "custom", "custom": {"name": "a"}}, {"function": None}, {"type": "function"})],
     ({"tools": [function(), function("b"), function()]}, 400, "tools[2].function.name"),
-    ({"tools": [function("")]}, 400, "tools[0].function.name"),
-    ({"tools": [function(parameters="x")]}, 400, "tools[0].function.parameters"),
-    ({"tools": [function()] * 129}, 413, "tools"),
     ({"tools": [function()], "tool_choice": function("b")}, 400, "tool_choice"),
     *[({"tool_choice": choice}, 400, "tool_choice")
       for choice in ("required", "any", {"type": "auto", "function": {"name": "a"}})],
     ({"tool_choice": {"type": "function"}}, 400, "tool_choice.function"),
     ({"brain": {"colour": 1}}, 400, "brain.colour"),
-    ({"brain": {"context": {"goal": 1}}}, 400, "brain.context.goal"),
     ({"brain": {"context": {"goal": "a" * 50_001}}}, 413, "brain.context.goal"),
-    ({"brain": {"specialists": ["ocr"]}}, 400, "brain.specialists[0]"),
     ({"a": "x" * 200_000, "b": "x" * 100_000}, 413, "b"),
     ({"conversation_id": "../x"}, 400, "X-Conversation-Id"),
 ]  # fmt: skip
@@ -242,13 +231,10 @@ def test_calls_of_client_tools(arguments: Any, params: dict[str, Any]) -> None:
         (parts({"type": "text"}), 400, "content[0].text"),
         (parts({"type": "text", "text": "a"}, {"type": "input_audio", "input_audio": {}}), 400, "content[1].type"),
         (parts({"type": "image_url"}), 400, "content[0].image_url"),
-        *[(image(url), 400, "content[0].image_url")
-          for url in ("https://example.org/a.png", "data:image/png;base64",
-                      "data:image/png;base64,%%%", "data:image/png;base64,")],
+        (image("https://example.org/a.png"), 400, "content[0].image_url"),
         (parts({"type": "file", "file": {"file_id": "file-1"}}), 400, "content[0].file"),
         *[(parts({"type": "file", "file": {"file_data": data}}), 400, "content[0].file.file_data")
           for data in ("=", "data:a/b,")],
-        ({"role": "assistant", "content": image("data:;base64,aGk=")["content"]}, 400, "content"),
         ({"role": "assistant", "function_call": {"name": "a", "arguments": "{}"}}, 400, "function_call"),
         ({"role": "assistant", "tool_calls": [{"id": "1", "type": "custom", "function": {"name": "a"}}]}, 400,
          "tool_calls[0].type"),
