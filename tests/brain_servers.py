@@ -17,6 +17,8 @@ from typing import IO, Any, TypeVar
 import httpx
 import uvicorn
 from limits import WAIT_SECONDS
+from sse_events import Event
+from sse_events import read as read_events
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -186,15 +188,6 @@ class Player(Model):
             self.closed.set()
 
 
-@dataclass(frozen=True)
-class Event:
-    """One event of a native stream."""
-
-    name: str
-    id: str
-    data: dict[str, Any]
-
-
 @dataclass
 class Answer:
     """The answer of a server, in the pieces in which it arrived."""
@@ -209,9 +202,7 @@ class Answer:
 
     @property
     def events(self) -> list[Event]:
-        frames = self.body.decode().split("\n\n")[:-1]
-        lines = [dict(line.split(": ", 1) for line in frame.split("\n")) for frame in frames if frame[0] != ":"]
-        return [Event(one["event"], one["id"], json.loads(one["data"])) for one in lines]
+        return read_events(self.body)
 
     @property
     def names(self) -> list[str]:

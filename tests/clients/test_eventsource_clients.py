@@ -22,7 +22,7 @@ from cutting_proxy import Cut, Cutter, cutting
 from limits import WAIT_SECONDS
 from node_clients import Clients
 from playwright.sync_api import sync_playwright
-from sse_parser import Message, read
+from sse_events import Event, read
 
 from brain.errors import ModelError
 from brain.messages import Chunk
@@ -70,7 +70,7 @@ class Stage:
         self.model = model
         self.cutter = cutter
 
-    def events_of(self, turn_id: str) -> list[Message]:
+    def events_of(self, turn_id: str) -> list[Event]:
         """The events of a turn, for a client without a cut."""
         return read(
             httpx.get(f"{self.brain.url}/v1/turns/{turn_id}/events", trust_env=False, timeout=WAIT_SECONDS)
@@ -97,9 +97,9 @@ class Received:
     def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
         self._lines = lines
 
-    def of(self, turn: str) -> list[Message]:
+    def of(self, turn: str) -> list[Event]:
         found = [line for line in self._lines if line["turn"] == turn and "type" in line]
-        return [Message(line["type"], line["data"], line["id"]) for line in found]
+        return [Event(line["type"], line["data"], line["id"]) for line in found]
 
     def closed(self, turn: str) -> list[int]:
         return [line["closed"] for line in self._lines if line["turn"] == turn and "closed" in line]
@@ -113,17 +113,17 @@ def judge(stage: Stage, received: Received, turns: Iterable[str]) -> None:
     """Check that each turn was received completely, without duplicates, and started once."""
     for turn in turns:
         events = received.of(turn)
-        turn_id = events[0].last_event_id.partition(".")[0]
+        turn_id = events[0].id.partition(".")[0]
         assert events == stage.events_of(turn_id)
-        assert [event.last_event_id for event in events] == [f"{turn_id}.{n}" for n in range(1, len(events) + 1)]
+        assert [event.id for event in events] == [f"{turn_id}.{n}" for n in range(1, len(events) + 1)]
         assert stage.model.turns[turn] == 1
 
 
-def data_of(events: Sequence[Message], name: str) -> list[dict[str, Any]]:
-    return [json.loads(event.data) for event in events if event.type == name]
+def data_of(events: Sequence[Event], name: str) -> list[dict[str, Any]]:
+    return [event.data for event in events if event.name == name]
 
 
-def ends_well(events: Sequence[Message]) -> bool:
+def ends_well(events: Sequence[Event]) -> bool:
     """Check the events of a turn with two calls."""
     (result,) = data_of(events, "specialist_result")
     (error,) = data_of(events, "specialist_error")
@@ -142,9 +142,9 @@ def count_requests(turn: str) -> int:
     return 2 + len(cuts) - (END in cuts)
 
 
-def reason(events: Sequence[Message]) -> str:
+def reason(events: Sequence[Event]) -> str:
     """The stop reason or error code of a turn."""
-    last = json.loads(events[-1].data)
+    last = events[-1].data
     return str(last.get("stop_reason") or last["code"])
 
 
@@ -263,8 +263,8 @@ def test_fetch_event_source(clients: Clients) -> None:
         assert all(ends_well(received.of(turn)) for turn in ("calls", "calls5"))
         assert [reason(received.of(turn)) for turn in ("error", "cancel")] == ["model_failed", "cancelled"]
         abandoned = received.of("abort")
-        assert [event.type for event in abandoned] == ["turn_start", "token"]
-        assert reason(stage.events_of(abandoned[0].last_event_id.partition(".")[0])) == "cancelled"
+        assert [event.name for event in abandoned] == ["turn_start", "token"]
+        assert reason(stage.events_of(abandoned[0].id.partition(".")[0])) == "cancelled"
         assert all(player.closed for player in stage.model.players)
 
 
@@ -295,11 +295,11 @@ def test_curl() -> None:
         assert code == 18  # cut off
         received = read(body)
         for expected in (18, 0):
-            code, body = curl("-G", "-H", "x-turn: calls1", "-H", f"last-event-id: {received[-1].last_event_id}", chat)
+            code, body = curl("-G", "-H", "x-turn: calls1", "-H", f"last-event-id: {received[-1].id}", chat)
             assert code == expected
             received += read(body)
-        assert (received, ends_well(received)) == (stage.events_of(received[0].last_event_id.partition(".")[0]), True)
-        last = curl("-G", "-w", "%{http_code}", "-H", f"last-event-id: {received[-1].last_event_id}", chat)
+        assert (received, ends_well(received)) == (stage.events_of(received[0].id.partition(".")[0]), True)
+        last = curl("-G", "-w", "%{http_code}", "-H", f"last-event-id: {received[-1].id}", chat)
         assert last == (0, b"204")
 
         code, body = curl(*JSON, '{"message": "cancel"}', turns)

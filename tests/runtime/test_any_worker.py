@@ -9,8 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Answer, Event, Process, brain_served, script, streaming
+from brain_servers import Process, brain_served, script, streaming
 from limits import WAIT_SECONDS
+from sse_events import Event
+from sse_events import read as read_events
 
 TIMES = 4
 """Requests of each kind, each on a connection of its own, which the system gives to any of the workers."""
@@ -206,7 +208,7 @@ def test_a_reader_of_a_killed_process_learns_that_the_answer_broke(tmp_path: Pat
                 f"{other.url}/v1/turns/{turn_id}/events", headers=headers, timeout=WAIT_SECONDS, trust_env=False
             )
             assert response.status_code == 200, response.text
-            return Answer(200, response.headers, [response.content]).events
+            return read_events(response.content)
 
         clock, other.engine.store.clock = other.engine.store.clock, lambda: clock() + 16  # its lease is over
         (ending,) = read(after=len(answer.events) + 1_000)  # beyond all that is stored

@@ -14,7 +14,7 @@ from brain_servers import settings as settings_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from limits import WAIT_SECONDS
-from sse_parser import read
+from sse_events import read
 from starlette.routing import Route
 from turn_helpers import registry_of
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import random
 import socket
 import sys
@@ -17,7 +16,7 @@ import pytest
 from brain_servers import Server, brain_served, client_of, post, settings
 from limits import WAIT_SECONDS
 from model_servers import Generation, OpenAIServer, Pass, Wait, in_thread, models
-from sse_parser import Message, read
+from sse_events import Event, read
 from turn_helpers import registry_of
 
 from brain import Progress, Registry, specialist
@@ -87,7 +86,7 @@ class Stage:
         (found,) = self.server.generations
         return found
 
-    def events(self, turn_id: str) -> list[Message]:
+    def events(self, turn_id: str) -> list[Event]:
         """All events of a turn, once it has ended."""
         return read(self.client.get(f"/v1/turns/{turn_id}/events").raise_for_status().content)
 
@@ -138,13 +137,13 @@ def test_a_turn_is_stopped_wherever_it_is(items: list[Any], until: str, call: st
             pieces, found = response.iter_text(), ""
             while until not in found or not found.endswith("\n\n"):
                 found += next(pieces)
-            turn_id = read(found.encode())[0].last_event_id.partition(".")[0]
+            turn_id = read(found.encode())[0].id.partition(".")[0]
             if items:
                 stage.until(lambda: bool(stage.server.generations))
             if cancels:
                 assert stage.client.post(f"/v1/turns/{turn_id}/cancel").status_code == 202
                 assert read((found + "".join(pieces)).encode()) == stage.events(turn_id)
-        events = [(message.type, json.loads(message.data)) for message in stage.events(turn_id)]
+        events = [(message.name, message.data) for message in stage.events(turn_id)]
         if items:
             stage.until(stage.generation.closed.is_set)
         if call not in (None, "letter"):
@@ -194,7 +193,7 @@ def test_a_client_that_reads_nothing_delays_neither_the_turn_nor_its_cancellatio
             response = HTTPResponse(slow)
             response.begin()
             events = read(response.read())
-        assert json.loads(events[-1].data)["stop_reason"] == "cancelled"
+        assert events[-1].data["stop_reason"] == "cancelled"
         assert stage.events(run.id) == events
 
 

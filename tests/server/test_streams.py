@@ -1,14 +1,13 @@
 """Streams as they leave a real port, byte by byte, and as httpx-sse and OpenAI's client read them."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 import httpx
 import pytest
 from brain_servers import Player, Server, brain_served, client_of
-from sse_parser import Message, read
+from sse_events import Event, read
 from turn_helpers import registry_of
 
 from brain import Progress, specialist
@@ -78,16 +77,16 @@ def frames_of(body: bytes) -> list[str]:
     return text.removesuffix("\n\n").split("\n\n")
 
 
-def events_of(body: bytes, first: int = 1) -> list[Message]:
+def events_of(body: bytes, first: int = 1) -> list[Event]:
     """The events of a native stream, of which every byte is as documented; `first` is the number of the first one."""
     frames, messages = frames_of(body), read(body)
-    turn_id = messages[0].last_event_id.partition(".")[0]
+    turn_id = messages[0].id.partition(".")[0]
     for number, (frame, message) in enumerate(zip(frames, messages, strict=True), first):
         retry = "retry: 2000\n" if number == 1 else ""
-        assert frame == f"{retry}event: {message.type}\ndata: {message.data}\nid: {turn_id}.{number}"
-        assert message.type in EVENT_NAMES.values()
-        assert isinstance(json.loads(message.data), dict)
-    names = [message.type for message in messages]
+        assert frame == f"{retry}event: {message.name}\ndata: {message.text}\nid: {turn_id}.{number}"
+        assert message.name in EVENT_NAMES.values()
+        assert isinstance(message.data, dict)
+    names = [message.name for message in messages]
     assert names[0] == "turn_start" or first > 1
     assert names[-1] in ("done", "error")
     assert not {"done", "error", "usage"} & set(names[:-2])
@@ -98,9 +97,9 @@ def events_of(body: bytes, first: int = 1) -> list[Message]:
 def chunks_of(body: bytes) -> list[dict[str, Any]]:
     """The chunks of a stream for OpenAI's clients, of which every byte is as they need it."""
     messages = read(body)
-    assert frames_of(body) == [f"data: {message.data}" for message in messages], "neither ids, nor names, nor retry"
-    assert messages[-1].data == "[DONE]"
-    found: list[dict[str, Any]] = [json.loads(message.data) for message in messages[:-1]]
+    assert frames_of(body) == [f"data: {message.text}" for message in messages], "neither ids, nor names, nor retry"
+    assert messages[-1].text == "[DONE]"
+    found: list[dict[str, Any]] = [message.data for message in messages[:-1]]
     if "error" in found[-1]:
         assert set(found[-1]["error"]) == {"message", "type", "param", "code"}
         return found[:-1]
@@ -131,10 +130,10 @@ def text_of(chunks: Sequence[dict[str, Any]], field: str = "content") -> str:
 def test_every_byte_of_a_turn_and_of_its_replay_from_any_event(server: Server, turn: Callable[[], Player]) -> None:
     body = stream(server, turn())
     whole = events_of(body)
-    turn_id = whole[0].last_event_id.partition(".")[0]
-    if whole[-1].type == "done":
-        text = "".join(json.loads(one.data)["text"] for one in whole if one.type == "token")
-        assert json.loads(whole[-1].data)["text"] == text
+    turn_id = whole[0].id.partition(".")[0]
+    if whole[-1].name == "done":
+        text = "".join(one.data["text"] for one in whole if one.name == "token")
+        assert whole[-1].data["text"] == text
     with client_of(server) as client:
 
         def replay(last_event_id: str) -> httpx.Response:
@@ -143,13 +142,13 @@ def test_every_byte_of_a_turn_and_of_its_replay_from_any_event(server: Server, t
 
         assert events_of(replay("").content) == whole
         for number, message in enumerate(whole[:-1], 1):
-            assert whole[:number] + events_of(replay(message.last_event_id).content, number + 1) == whole
-        assert replay(whole[-1].last_event_id).status_code == 204
+            assert whole[:number] + events_of(replay(message.id).content, number + 1) == whole
+        assert replay(whole[-1].id).status_code == 204
 
 
 def test_a_text_arrives_as_the_model_wrote_it(server: Server) -> None:
-    tokens = [one for one in events_of(stream(server, TURNS["tricks"]())) if one.type == "token"]
-    assert "".join(json.loads(message.data)["text"] for message in tokens) == TRICKS + TRICKS
+    tokens = [one for one in events_of(stream(server, TURNS["tricks"]())) if one.name == "token"]
+    assert "".join(message.data["text"] for message in tokens) == TRICKS + TRICKS
     assert text_of(chunks_of(complete(server, TURNS["tricks"]()))) == TRICKS + TRICKS
     thoughts = chunks_of(complete(server, TURNS["thoughts"]()))
     assert text_of(thoughts, "reasoning_content") == TRICKS + TRICKS

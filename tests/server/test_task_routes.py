@@ -1,7 +1,6 @@
 """Background tasks on a real port: added, changed and canceled by their user, and the events about them."""
 
 import asyncio
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +9,7 @@ import httpx
 import pytest
 from brain_servers import Player, Server, brain_served, client_of, problem
 from limits import WAIT_SECONDS
-from sse_parser import messages
+from sse_events import events as read_events
 from turn_helpers import registry_of
 
 from brain import Context, specialist
@@ -275,8 +274,8 @@ def channel(client: httpx.Client, **query: int) -> Iterator[Iterator[dict[str, A
     """The data of the events about tasks, each with its name and ID."""
 
     def read() -> Iterator[dict[str, Any]]:
-        for message in messages(response):
-            yield {"event": message.type, "id": int(message.last_event_id), **json.loads(message.data)}
+        for message in read_events(response):
+            yield {"event": message.name, "id": int(message.id), **message.data}
 
     with client.stream("GET", "/v1/tasks/events", params=query) as response:
         assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")

@@ -1,7 +1,6 @@
 """Turns from GET, and turns without a client: reconnecting, subscribing and controlling."""
 
 import asyncio
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Player, Server, brain_served, client_of, problem
-from sse_parser import Message, read
+from sse_events import Event, read
 from turn_helpers import registry_of, words
 
 from brain import specialist
@@ -57,23 +56,18 @@ def start(client: httpx.Client, **sent: Any) -> tuple[str, str]:
     return answer.json()["turn_id"], answer.headers["location"]
 
 
-def events(client: httpx.Client, url: str, last_id: str | None = None, **query: str) -> list[Message]:
+def events(client: httpx.Client, url: str, last_id: str | None = None, **query: str) -> list[Event]:
     """The events of a turn, once it has ended."""
     headers = {} if last_id is None else {"last-event-id": last_id}
     return read(client.get(f"{url}/events", headers=headers, params=query).raise_for_status().content)
 
 
-def names(messages: list[Message]) -> list[str]:
-    return [message.type for message in messages]
-
-
-def data(message: Message) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(message.data)
-    return found
+def names(messages: list[Event]) -> list[str]:
+    return [message.name for message in messages]
 
 
 @contextmanager
-def reading(client: httpx.Client, method: str, url: str, until: bytes, **options: Any) -> Iterator[list[Message]]:
+def reading(client: httpx.Client, method: str, url: str, until: bytes, **options: Any) -> Iterator[list[Event]]:
     """The events up to one that contains `until`; after the block the reader has left."""
     with client.stream(method, url, **options) as response:
         assert response.status_code == 200, response.read()
@@ -97,11 +91,11 @@ def test_an_event_source_reconnects_to_its_turn(server: Server, client: httpx.Cl
     with reading(client, "GET", "/v1/chat/stream", b'"a"', params=query) as first:
         pass
     server.release(gate)
-    again = client.get("/v1/chat/stream", params=query, headers={"last-event-id": first[-1].last_event_id})
+    again = client.get("/v1/chat/stream", params=query, headers={"last-event-id": first[-1].id})
     joined = [*first, *read(again.content)]
     assert names(joined) == ["turn_start", "token", "token", "usage", "done"]
-    assert [message.last_event_id.rpartition(".")[2] for message in joined] == ["1", "2", "3", "4", "5"]
-    end = client.get("/v1/chat/stream", params=query, headers={"last-event-id": joined[-1].last_event_id})
+    assert [message.id.rpartition(".")[2] for message in joined] == ["1", "2", "3", "4", "5"]
+    end = client.get("/v1/chat/stream", params=query, headers={"last-event-id": joined[-1].id})
     assert (end.status_code, end.content, end.headers["cache-control"]) == (204, b"", "no-store")
     assert len(player.asked) == 1
 
@@ -111,11 +105,11 @@ def test_a_post_with_a_last_event_id_starts_nothing(server: Server, client: http
     with reading(client, "POST", "/v1/chat/stream", b"approval_required", json={"message": "hi"}) as first:
         pass
     for body in ({"message": "hi"}, {"nonsense": True}):
-        again = client.post("/v1/chat/stream", json=body, headers={"last-event-id": first[1].last_event_id})
+        again = client.post("/v1/chat/stream", json=body, headers={"last-event-id": first[1].id})
         rest = read(again.content)
         assert names(rest) == ["approval_required", "specialist_error", "usage", "done"]
-        assert (data(rest[1])["code"], data(rest[-1])["stop_reason"]) == ("cancelled", "cancelled")
-    end = client.post("/v1/chat/stream", json={"message": "hi"}, headers={"last-event-id": rest[-1].last_event_id})
+        assert (rest[1].data["code"], rest[-1].data["stop_reason"]) == ("cancelled", "cancelled")
+    end = client.post("/v1/chat/stream", json={"message": "hi"}, headers={"last-event-id": rest[-1].id})
     assert (end.status_code, end.content) == (200, b"")
     assert len(player.asked) == 1
 
@@ -144,7 +138,7 @@ def test_a_turn_of_a_post_ends_with_its_own_reader(server: Server, client: httpx
             response.close()
             messages = read(joined.read())
     assert names(messages) == ["turn_start", "token", "usage", "done"]
-    assert data(messages[-1])["stop_reason"] == "cancelled"
+    assert messages[-1].data["stop_reason"] == "cancelled"
 
 
 def test_a_turn_of_a_get_is_stopped_when_nobody_reads_it_any_more(
@@ -204,7 +198,7 @@ def test_the_report_of_steps_has_their_results_errors_and_times(server: Server, 
 
 
 @pytest.fixture(scope="module")
-def over(running: Server) -> tuple[str, str, list[Message]]:
+def over(running: Server) -> tuple[str, str, list[Event]]:
     """A turn that has ended: its ID, its URL, its events."""
     running.play(Player(["a", asyncio.Event(), "b"]))
     with client_of(running, "a-key") as client:
@@ -214,7 +208,7 @@ def over(running: Server) -> tuple[str, str, list[Message]]:
         return turn_id, url, events(client, url)
 
 
-def test_events_after_an_event_are_replayed(client: httpx.Client, over: tuple[str, str, list[Message]]) -> None:
+def test_events_after_an_event_are_replayed(client: httpx.Client, over: tuple[str, str, list[Event]]) -> None:
     turn_id, url, all_events = over
     assert names(all_events) == ["turn_start", "token", "usage", "done"]
     for n in range(4):
@@ -232,7 +226,7 @@ def test_events_after_an_event_are_replayed(client: httpx.Client, over: tuple[st
 
 
 @pytest.mark.parametrize("after", ["5", "9999999999", "-1", "1.5", "one", "١", "t.1", "%00", "0x1"])
-def test_unknown_events_are_gone(client: httpx.Client, over: tuple[str, str, list[Message]], after: str) -> None:
+def test_unknown_events_are_gone(client: httpx.Client, over: tuple[str, str, list[Event]], after: str) -> None:
     turn_id, url, _ = over
     headers = {b"last-event-id": f"{turn_id}.{after}".encode()}
     for answer in (
@@ -258,7 +252,7 @@ def test_the_beginning_of_a_very_long_turn_is_gone(
     assert problem(gone) == (410, "gone", None)
     first = re.search(r"\?after=(\d+)", gone.text)
     assert first is not None
-    assert data(events(client, url, after=first[1])[-1])["text"] == "".join(texts)
+    assert events(client, url, after=first[1])[-1].data["text"] == "".join(texts)
 
 
 # Control
@@ -291,7 +285,7 @@ def test_strange_ids_do_not_exist(client: httpx.Client, turn_id: str) -> None:
 def test_a_stored_answer_has_the_report_of_its_turn(server: Server, client: httpx.Client) -> None:
     server.play(Player([CALL], ["Well."]))
     turn_id, url = start(client, specialists=[])
-    last = data(events(client, url)[-1])
+    last = events(client, url)[-1].data
     report, stored = client.get(url).json(), client.get(f"/v1/turns/{last['message_id']}").json()
     assert (report["wire"], stored) == ("native", report)
     assert (stored["turn_id"], stored["stop_reason"], len(stored["passes"])) == (turn_id, "complete", 2)
@@ -309,8 +303,8 @@ def test_a_call_is_decided_once(server: Server, client: httpx.Client, result: li
     assert client.get(url).json()["state"] == "waiting"
     assert client.post(f"{url}/approvals/c1", json={"approve": approve}).status_code == 200
     found = events(client, url)
-    assert [data(one)["text"] for one in found if one.type == "specialist_result"] == result
-    errors = [data(one)["code"] for one in found if one.type == "specialist_error"]
+    assert [one.data["text"] for one in found if one.name == "specialist_result"] == result
+    errors = [one.data["code"] for one in found if one.name == "specialist_error"]
     assert errors == ([] if approve else ["declined"])
     assert problem(client.post(f"{url}/approvals/c1", json={"approve": approve})) == (410, "gone", None)
 
@@ -323,10 +317,10 @@ def test_a_turn_is_steered_and_cancelled(server: Server, client: httpx.Client) -
         assert client.post(f"{url}/steer", json={"message": "Be brief."}).status_code == 202
         server.release(gate)
         with reading(client, "GET", f"{url}/events", b'"Three. "') as found:
-            assert {"code": "steered", "text": "Be brief."} in [data(one) for one in found if one.type == "notice"]
+            assert {"code": "steered", "text": "Be brief."} in [one.data for one in found if one.name == "notice"]
         assert "Be brief." in player.asked[-1][-1].content
         assert client.post(f"{url}/cancel").status_code == 202
-    assert data(events(client, url)[-1])["stop_reason"] == "cancelled"
+    assert events(client, url)[-1].data["stop_reason"] == "cancelled"
     again = client.post(f"{url}/cancel")
     assert (again.status_code, again.json()["stop_reason"]) == (202, "cancelled")
     assert problem(client.post(f"{url}/steer", json={"message": "Too late."})) == (410, "gone", None)

@@ -16,7 +16,7 @@ import pytest
 from brain_servers import Process, script
 from limits import WAIT_SECONDS
 from model_servers import OllamaServer, in_thread
-from sse_parser import read
+from sse_events import read
 
 SPECIALISTS = '''\
 """Specialists that report their process, wait, or crash."""
@@ -137,7 +137,7 @@ def test_every_worker_serves_and_streams_all_events_of_tasks_that_run_once(tmp_p
         text = ""
         while text.count('"kind":"result"') < 4 or not text.endswith("\n\n"):
             text += next(pieces)
-        return [(message.last_event_id, message.data) for message in read(text.encode())]
+        return [(message.id, message.text) for message in read(text.encode())]
 
     with serving(tmp_path, *WHO) as brain, a_caller_each(brain.url()) as callers, ExitStack() as stack:
         assert brain.process.pid not in callers
@@ -250,7 +250,7 @@ def test_a_signal_ends_all_turns_and_processes(
     assert err.count(f"the server stopped on {name};") == 1
     for pid, caller in callers.items():
         wait_ended(pid)
-        events = [(message.type, json.loads(message.data)) for message in read(caller.text.encode())]
+        events = [(message.name, message.data) for message in read(caller.text.encode())]
         assert [kind for kind, _ in events[-2:]] == ["usage", "error"]
         assert (events[-1][1]["code"], events[-1][1]["recoverable"]) == ("shutdown", True)
         errors = sorted((data["name"], data["code"]) for kind, data in events if kind == "specialist_error")
