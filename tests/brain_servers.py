@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,9 @@ from limits import WAIT_SECONDS
 from sse_events import Event
 from sse_events import read as read_events
 from starlette.applications import Starlette
+from turn_helpers import Player
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from brain.messages import Chunk, Finish, Message
-from brain.models.model import Model, PassRequest
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.server.app import create_app
@@ -31,7 +30,6 @@ from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
 from brain.settings import Settings, read
 from brain.settings.models import STANDARD
-from brain.turn_request import Sampling
 
 T = TypeVar("T")
 SERVER_TASKS = (
@@ -102,7 +100,7 @@ class Server(uvicorn.Server):
         """Set an event for which a model or a specialist waits."""
         self.loop.call_soon_threadsafe(event.set)
 
-    def play(self, *models: "Player") -> None:
+    def play(self, *models: Player) -> None:
         """Let these models answer; the first is the default."""
         self.engine.models = list(models)
 
@@ -154,38 +152,6 @@ def brain_served(registry: Registry | None = None, **values: object) -> Iterator
     app = create_app(settings(**values), registry if registry is not None else Registry())
     with served(app) as server:
         yield server
-
-
-class Player(Model):
-    """A model that plays passes of texts, pauses (seconds, or an event) and errors, and records its prompts."""
-
-    is_language_model = False
-
-    def __init__(self, *passes: Sequence[str | float | asyncio.Event | Exception], name: str = "player") -> None:
-        super().__init__(name)
-        self.passes = passes
-        self.asked: list[list[Message]] = []
-        self.sampled: list[Sampling] = []
-        self.open = threading.Event()
-        self.closed = threading.Event()
-
-    async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
-        self.asked.append(list(request.messages))
-        self.sampled.append(request.sampling)
-        self.open.set()
-        try:
-            for item in self.passes[request.turn_pass] if request.turn_pass < len(self.passes) else ():
-                if isinstance(item, Exception):
-                    raise item
-                if isinstance(item, str):
-                    yield item
-                elif isinstance(item, asyncio.Event):
-                    await item.wait()
-                else:
-                    await asyncio.sleep(item)
-            yield Finish("stop")
-        finally:
-            self.closed.set()
 
 
 @dataclass

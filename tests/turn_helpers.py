@@ -1,6 +1,7 @@
 """What the tests of turns share: a model that plays passes and keeps what it was asked, specialists, short events."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ from brain.plugins.specialist import Specialist, specialist
 from brain.strategies.mono import Mono
 from brain.turn.setup import Timeouts, TurnSetup
 from brain.turn.turn import Turn
-from brain.turn_request import Decoding, TurnRequest
+from brain.turn_request import Decoding, Sampling, TurnRequest
 
 PNG = b"\x89PNG\r\n\x1a\n"
 WAIT = 30.0
@@ -47,7 +48,12 @@ Item = Chunk | float | asyncio.Event | Exception
 
 
 class Player(Model):
-    """A model that plays passes, and keeps what it was asked and offered, what it gave, and which streams are open."""
+    """A model that plays passes, and keeps what it was asked and offered, what it gave, and which streams are open.
+
+    Attributes:
+        begun: set when a request has come, for a test in another thread.
+        closed: set when a stream has ended or was closed, likewise.
+    """
 
     is_language_model = False
 
@@ -68,9 +74,12 @@ class Player(Model):
         self.accepts_tools = accepts_tools
         self.requests: list[list[Message]] = []
         self.offers: list[tuple[Sequence[Mapping[str, Any]], str]] = []
+        self.samplings: list[Sampling] = []
         self.decodings: list[Decoding] = []
         self.given: list[list[Chunk]] = []
         self.open = 0
+        self.begun = threading.Event()
+        self.closed = threading.Event()
         self._passes = passes
         self._script = script
 
@@ -83,21 +92,24 @@ class Player(Model):
     async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         self.requests.append(list(request.messages))
         self.offers.append((request.tools, request.tool_choice))
+        self.samplings.append(request.sampling)
         self.decodings.append(request.decoding)
         self.given.append([])
         self.open += 1
+        self.begun.set()
         try:
             items = self._items(request.turn_pass)
             for item in [*items, *([] if any(isinstance(item, Finish) for item in items) else [Finish("stop")])]:
                 if isinstance(item, Exception):
                     raise item
-                if isinstance(item, float | asyncio.Event):
+                if isinstance(item, int | float | asyncio.Event):
                     await (item.wait() if isinstance(item, asyncio.Event) else asyncio.sleep(item))
                     continue
                 self.given[-1].append(item)
                 yield item
         finally:
             self.open -= 1
+            self.closed.set()
 
 
 @specialist

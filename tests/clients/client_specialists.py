@@ -69,4 +69,4 @@ def serve(*more: Specialist[..., Any], **settings: object) -> Iterator[Server]:
 
 def prompt(player: Any, number: int = -1) -> str:
     """A request to the model, without its instructions."""
-    return "\n".join(f"{message.role}: {message.content}" for message in player.asked[number][1:])
+    return "\n".join(f"{message.role}: {message.content}" for message in player.requests[number][1:])

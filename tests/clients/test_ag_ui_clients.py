@@ -10,11 +10,12 @@ from typing import Any
 import httpx
 import pytest
 from ag_ui_stream import verify
-from brain_servers import Player, Server
+from brain_servers import Server
 from client_specialists import BREAKS, LETTER, NAP, PNG_BASE64, SENT, WEATHER, serve
 from cutting_proxy import cutting
 from limits import WAIT_SECONDS
 from node_clients import Clients, Script
+from turn_helpers import Player
 
 from brain import specialist
 from brain.errors import ModelError
@@ -156,7 +157,7 @@ def test_a_conversation_with_calls(agent: Agent, server: Server) -> None:
     assert first.custom("sources") == [{"toolCallId": calls[0]["id"], "sources": [source]}]
     assert (first.end["outcome"], first.end["pendingToolCallIds"], first.end["result"]["calls"]) == ("success", [], 2)
     agent.run("Thanks.")
-    prompt = "\n".join(message.content for message in player.asked[2])
+    prompt = "\n".join(message.content for message in player.requests[2])
     places = [prompt.index(text) for text in ("Weather?", "Sunny in Rome.", "It is sunny.", "Thanks.")]
     assert places == sorted(places)
 
@@ -220,7 +221,7 @@ def test_the_clients_own_tools(agent: Agent, server: Server) -> None:
     result = {"id": "answer", "role": "tool", "toolCallId": call["id"], "content": "Painted."}
     second = agent.run(result, tools=[PAINT])
     assert (second.text, second.roles) == ("It is red.", ["user", "assistant", "tool", "assistant"])
-    assert "[SPECIALIST_RESULT: paint]\nPainted.\n[/SPECIALIST_RESULT]" in player.asked[0][-1].content
+    assert "[SPECIALIST_RESULT: paint]\nPainted.\n[/SPECIALIST_RESULT]" in player.requests[0][-1].content
 
 
 @pytest.mark.node
@@ -259,7 +260,7 @@ def test_a_message_instead_of_an_approval_steers_the_turn(agent: Agent, server: 
     (interrupt,) = agent.run("Send it.").end["pendingInterrupts"]
     second = agent.run("No, to Bob.", resume=[{"interruptId": interrupt["id"], **GIVEN_UP}])
     assert (second.text, SENT) == ("To Bob, then.", [])
-    assert "No, to Bob." in "\n".join(message.content for message in player.asked[-1])
+    assert "No, to Bob." in "\n".join(message.content for message in player.requests[-1])
     assert second.custom("notice") == [{"code": "steered", "text": "No, to Bob."}]
 
 
@@ -272,7 +273,7 @@ def test_a_client_that_is_cut_off_continues_its_thread(clients: Clients, server:
         assert ("failed" in first.end, first.roles) == (True, ["user", "assistant", "tool", "assistant"])
         server.play(player := Player(["All of it."]))
         assert agent.run("Go on.").text == "All of it."
-    prompt = "\n".join(message.content for message in player.asked[0])
+    prompt = "\n".join(message.content for message in player.requests[0])
     assert prompt.index("Sunny in Rome.") < prompt.index("Half of ") < prompt.index("Go on.")
 
 
@@ -320,9 +321,9 @@ def test_files_context_and_options_reach_the_turn_of_a_thread(server: Server) ->
         context=[{"description": "The page", "value": "Cart"}],
         forwardedProps={"specialists": ["weather"], "system": "Be brief.", "somebody": "else's"},
     )
-    system, *_, newest = player.asked[0]
+    system, *_, newest = player.requests[0]
     assert [text in system.content for text in ("Be brief.", "weather", "letter")] == [True, True, False]
-    assert "The page: Cart" in "\n".join(message.content for message in player.asked[0])
+    assert "The page: Cart" in "\n".join(message.content for message in player.requests[0])
     assert 'image_id: 1: "image" (image/png)' in newest.content
     assert "What is it?" in newest.content
     report = httpx.get(f"{server.url}/v1/turns/{turn['value']['turnId']}", trust_env=False, timeout=WAIT_SECONDS).json()
@@ -345,7 +346,7 @@ def test_errors_have_the_form_of_the_protocol(
     server.play(player := Player(["Hello.", asyncio.Event()]))
     url, headers = f"{server.url}/ag-ui/run", {"content-type": content_type} if content_type else {}
     with httpx.stream("POST", url, json=body_of("busy"), timeout=WAIT_SECONDS, trust_env=False):
-        assert player.open.wait(WAIT_SECONDS)
+        assert player.begun.wait(WAIT_SECONDS)
         response = httpx.post(url, content=content, headers=headers, timeout=WAIT_SECONDS, trust_env=False)
     error = response.json()
     assert (response.status_code, error["type"], error["code"]) == (status, "RUN_ERROR", code)

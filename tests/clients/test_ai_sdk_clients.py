@@ -12,10 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server
+from brain_servers import Server
 from client_specialists import BREAKS, LETTER, NAP, SENT, WEATHER, serve
 from limits import WAIT_SECONDS
 from node_clients import Clients, Script
+from turn_helpers import Player
 
 from brain.errors import ModelError
 
@@ -135,7 +136,7 @@ def test_a_conversation_with_calls(sdk: Sdk, server: Server) -> None:
     again = sdk.send("And now?")["messages"]
     assert [message["role"] for message in again] == ["user", "assistant", "user", "assistant"]
     assert again[1]["id"] != again[3]["id"]
-    prompt = "\n".join(message.content for message in player.asked[2])
+    prompt = "\n".join(message.content for message in player.requests[2])
     assert prompt.index("Weather?") < prompt.index("I ask. ") < prompt.index("It is sunny.") < prompt.index("And now?")
 
 
@@ -215,8 +216,8 @@ def test_regenerate_asks_the_same_again(sdk: Sdk, server: Server) -> None:
     second = sdk.do("regenerate")["messages"]
     assert [text_of(message) for message in second] == ["2 + 2?", "4."]
     assert first[1]["id"] != second[1]["id"]
-    assert player.asked[0][-1].content.endswith("2 + 2?")
-    assert "Four." not in str(player.asked)
+    assert player.requests[0][-1].content.endswith("2 + 2?")
+    assert "Four." not in str(player.requests)
 
 
 # Approvals
@@ -239,7 +240,7 @@ def test_newer_clients_approve_in_the_next_request(
     assert (call["state"], call["input"], "providerExecuted" in call) == ("approval-requested", {"to": "Ada"}, False)
     previews = [part["data"] for part in answer["parts"] if part["type"] == "data-preview"]
     assert previews == [{"toolCallId": call["toolCallId"], "text": "Write to Ada."}]
-    assert (tools["weather"]["state"], len(player.asked), SENT) == ("output-available", 1, [])
+    assert (tools["weather"]["state"], len(player.requests), SENT) == ("output-available", 1, [])
     ended = sdk.do("approve", id=call["approval"]["id"], approved=approved)
     assert [message["role"] for message in ended["messages"]] == ["user", "assistant"]
     found = ended["messages"][1]
@@ -247,10 +248,10 @@ def test_newer_clients_approve_in_the_next_request(
     assert (found["id"], text_of(found)) == (answer["id"], "I write. Well.")
     assert (tools["letter"]["state"], tools["letter"]["approval"]["approved"], SENT) == (state, approved, sent)
     assert tools["weather"]["state"] == "output-available"
-    assert (sdk.all("request"), len(player.asked)) == (["POST", "POST"], 2)
+    assert (sdk.all("request"), len(player.requests)) == (["POST", "POST"], 2)
     server.play(later := Player(["Yes."]))
     assert text_of(sdk.answer("Did you?")) == "Yes."
-    result = "\n".join(message.content for message in later.asked[0])
+    result = "\n".join(message.content for message in later.requests[0])
     assert ("Sent to Ada." in result, "declined this call" in result) == (approved, not approved)
 
 
@@ -301,7 +302,7 @@ def test_a_new_message_gives_up_what_waits(sdk: Sdk, server: Server) -> None:
     server.play(player := Player(["Fine."]))
     assert text_of(sdk.answer("Forget it.")) == "Fine."
     assert server.engine.runs.running == []
-    assert [message.role for message in player.asked[0]] == ["system", "user"]
+    assert [message.role for message in player.requests[0]] == ["system", "user"]
     approved = call | {"state": "approval-responded", "approval": call["approval"] | {"approved": True}}
     body = {"messages": [{"role": "assistant", "parts": [approved]}]}
     late = httpx.post(f"{server.url}/ai-sdk/chat", json=body, trust_env=False, timeout=WAIT_SECONDS)
@@ -350,7 +351,7 @@ def test_a_client_reconnects_to_a_resumable_turn(sdk: Sdk, server: Server, ended
         ended = sdk.result("resume")
     found = plain(ended["messages"][1])
     assert (ended["status"], found) == ("ready", whole | {"metadata": found["metadata"]})
-    assert len(player.asked) == 2
+    assert len(player.requests) == 2
     sdk.new_page(ended["messages"])
     assert sdk.do("resume")["messages"] == ended["messages"]
     assert sdk.all("response") == [204]

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server
+from brain_servers import Server
 from chromium import CHROMIUM, CHROMIUM_ARGS, NEEDS_CHROMIUM
 from client_specialists import BREAKS, WEATHER, serve
 from cutting_proxy import Cut, Cutter, cutting
@@ -23,6 +23,7 @@ from limits import WAIT_SECONDS
 from node_clients import Clients
 from playwright.sync_api import sync_playwright
 from sse_events import Event, read
+from turn_helpers import Player
 
 from brain.errors import ModelError
 from brain.messages import Chunk

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from brain_servers import Player, Server
+from brain_servers import Server
 from client_specialists import BREAKS, LETTER, NAP, PNG, PNG_BASE64, WEATHER, prompt, serve
 from limits import WAIT_SECONDS
 from model_servers import OllamaServer, Pass, Reasoning, in_thread
 from node_clients import Clients, Script
 from ollama import AsyncClient, Client, ResponseError
+from turn_helpers import Player
 
 from brain.errors import ModelError
 
@@ -189,7 +190,7 @@ def test_who_does_not_wait_for_the_model_ends_the_turn(brain: Server, stream: bo
     body = {"model": "brain", "messages": HI, "stream": stream}
     with httpx.Client(trust_env=False, timeout=0.1) as http, pytest.raises(httpx.ReadTimeout):
         http.post(f"{brain.url}/api/chat", json=body)
-    assert player.open.wait(WAIT_SECONDS)
+    assert player.begun.wait(WAIT_SECONDS)
 
 
 def test_who_leaves_ends_the_turn(brain: Server, client: Client) -> None:
@@ -224,16 +225,16 @@ def test_the_client_keeps_the_conversation(brain: Server, client: Client) -> Non
     brain.play(player := Player(['SPECIALIST_REQUEST[cube:{"n":3}]']))
     history: list[Any] = [*HI, {"role": "assistant", "content": begun}, {"role": "user", "content": "3 cubed?"}]
     history += [client.chat("brain", history, tools=[CUBE]).message]
-    assert "The cube of a number." in player.asked[0][0].content
+    assert "The cube of a number." in player.requests[0][0].content
     history += [{"role": "tool", "content": "27", "tool_name": "cube"}]
     brain.play(player := Player(["It is 27."]))
     assert client.chat("brain", history, tools=[CUBE]).message.content == "It is 27."
-    assert [(message.role, message.content[:16]) for message in player.asked[0][1:3]] == [
+    assert [(message.role, message.content[:16]) for message in player.requests[0][1:3]] == [
         ("user", "Hi"), ("assistant", "Once upon a time"),
     ]  # fmt: skip
     assert 'SPECIALIST_REQUEST[cube:{"n":3}]\n\n[SPECIALIST_RESULT: cube]\n27\n[/SPECIALIST_RESULT]' in prompt(player)
     client.generate("brain", "Hi", system="Be kind.")
-    assert "Be kind." in player.asked[-1][0].content
+    assert "Be kind." in player.requests[-1][0].content
 
 
 @pytest.mark.parametrize("way", ["chat", "generate", pytest.param("JavaScript", marks=pytest.mark.node)])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import openai
 import pytest
-from brain_servers import Player, Server, post
+from brain_servers import Server, post
 from client_specialists import BREAKS, LETTER, NAP, PNG_BASE64, WEATHER, prompt, serve
 from langchain_openai import ChatOpenAI
 from limits import WAIT_SECONDS
@@ -23,6 +23,7 @@ from model_servers import OpenAIServer, Pass, Reasoning, in_thread, models
 from node_clients import Clients, Script
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 from pydantic import BaseModel
+from turn_helpers import Player
 
 from brain.errors import ModelError
 
@@ -206,7 +207,7 @@ def test_headers(brain: Server, client: OpenAI) -> None:
     assert (raw.headers["content-type"], raw.headers["x-conversation-id"]) == ("application/json", "stored")
     brain.play(player := Player(["You said Hi."]))
     assert post(brain.url, json={"message": "What?", "conversation_id": "stored"}).last["text"] == "You said Hi."
-    assert [message.content.splitlines()[-1] for message in player.asked[0][1:3]] == ["Hi", "Hello."]
+    assert [message.content.splitlines()[-1] for message in player.requests[0][1:3]] == ["Hi", "Hello."]
 
 
 def test_the_client_assembles_streams_and_parses_answers(brain: Server, client: OpenAI) -> None:
@@ -223,7 +224,7 @@ def test_the_client_assembles_streams_and_parses_answers(brain: Server, client: 
     brain.play(player := Player(['{"name":"Rome",', '"people":2800000}']))
     answer = client.chat.completions.parse(model="brain", messages=HI, response_format=City)
     assert answer.choices[0].message.parsed == City(name="Rome", people=2_800_000)
-    assert isinstance(player.sampled[0].format, dict)
+    assert isinstance(player.samplings[0].format, dict)
 
 
 def test_the_models(brain: Server, client: OpenAI) -> None:
@@ -244,7 +245,7 @@ def test_who_does_not_wait_for_the_model_ends_the_turn(brain: Server, stream: bo
     with connect(brain.url, timeout=0.1) as client, pytest.raises(openai.APITimeoutError):
         for _ in client.chat.completions.create(model="brain", messages=HI, stream=stream):
             pass
-    assert player.open.wait(WAIT_SECONDS)
+    assert player.begun.wait(WAIT_SECONDS)
 
 
 def test_who_leaves_ends_the_turn(brain: Server, client: OpenAI) -> None:
@@ -280,20 +281,20 @@ def test_the_client_keeps_the_conversation(brain: Server, client: OpenAI) -> Non
     brain.play(player := Player(["I add. ", ADD_MARKER, ADD_MARKER.replace("1", "3")]))
     history = [*HI, {"role": "assistant", "content": begun}, {"role": "user", "content": "Go on."}]
     message = whole(client, history, tools=[ADD]).choices[0].message
-    assert "\n- add (run by the user's program): Adds two numbers. {" in player.asked[0][0].content
+    assert "\n- add (run by the user's program): Adds two numbers. {" in player.requests[0][0].content
     history.append(message)
     for call in message.tool_calls:
         result = str(sum(json.loads(call.function.arguments).values()))
         history.append({"role": "tool", "tool_call_id": call.id, "content": result})
     brain.play(player := Player(["They are 3 and 5."]))
     assert whole(client, history, tools=[ADD]).choices[0].message.content == "They are 3 and 5."
-    assert [(message.role, message.content[:16]) for message in player.asked[0][1:3]] == [
+    assert [(message.role, message.content[:16]) for message in player.requests[0][1:3]] == [
         ("user", "Hi"), ("assistant", "Once upon a time"),
     ]  # fmt: skip
     for result in "35":
         assert f"[SPECIALIST_RESULT: add]\n{result}\n[/SPECIALIST_RESULT]" in prompt(player)
     whole(client, tools=[ADD], tool_choice="none")
-    assert "- add (" not in player.asked[-1][0].content
+    assert "- add (" not in player.requests[-1][0].content
 
 
 def test_pictures_and_options_reach_the_model(brain: Server, client: OpenAI) -> None:
@@ -302,7 +303,7 @@ def test_pictures_and_options_reach_the_model(brain: Server, client: OpenAI) -> 
     messages: list[Any] = [{"role": "user", "content": [picture, {"type": "text", "text": "What is it?"}]}]
     answer = whole(client, messages, temperature=0.5, stop=["END"], extra_body={"top_k": 40})
     assert (answer.choices[0].message.content, answer.usage.total_tokens > 100) == ("one ", True)
-    assert (player.sampled[0].temperature, player.sampled[0].top_k) == (0.5, 40)
+    assert (player.samplings[0].temperature, player.samplings[0].top_k) == (0.5, 40)
     assert "[SPECIALIST_RESULT: vision]\n1 image.png image/png 28\n[/SPECIALIST_RESULT]" in prompt(player)
     usage = list(streamed(client, stream_options={"include_usage": True}))[-1].usage
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens > 100
@@ -384,4 +385,4 @@ def test_the_command_llm(brain: Server, tmp_path: Path) -> None:
     brain.play(player := Player(["It was sunny."]))
     assert llm("What was it?", "--continue", "--no-stream") == "It was sunny.\n"
     assert "assistant: Let me look. Sunny." in prompt(player)
-    assert player.asked[0][0].content.endswith("Be kind.")
+    assert player.requests[0][0].content.endswith("Be kind.")

@@ -7,9 +7,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from brain_servers import Player, brain_served
+from brain_servers import brain_served
 from chromium import CHROMIUM, CHROMIUM_ARGS, NEEDS_CHROMIUM
 from playwright.sync_api import sync_playwright
+from turn_helpers import Player
 
 from brain import Refused, Registry, specialist
 

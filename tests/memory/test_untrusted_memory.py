@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from brain_servers import Player
-from turn_helpers import ask_for
+from turn_helpers import Player, ask_for
 
 from brain import Result, specialist
 from brain.memory.summaries import make_memory
@@ -73,7 +72,7 @@ class Chats:
 
     def read(self, text: str) -> bool:
         """Whether the model read this in its last turn."""
-        return any(text in message.content for asked in self.player.asked for message in asked)
+        return any(text in message.content for asked in self.player.requests for message in asked)
 
 
 @asynccontextmanager

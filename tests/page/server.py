@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from brain_servers import Player, Server, brain_served
+from brain_servers import Server, brain_served
 from limits import WAIT_SECONDS
 from playwright.sync_api import Locator, expect
+from turn_helpers import Player
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
 from brain.messages import Chunk, Exchange, Finish
@@ -49,8 +50,8 @@ class ControlledModel(Player):
             asyncio.run_coroutine_threadsafe(self._chunks.join(), self._loop).result(WAIT_SECONDS)
 
     async def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
-        self.asked.append(list(request.messages))
-        self.open.set()
+        self.requests.append(list(request.messages))
+        self.begun.set()
         while True:
             chunk = await self._chunks.get()
             try:
@@ -64,8 +65,8 @@ class ControlledModel(Player):
 
     def questions(self) -> list[str]:
         """All messages of the user in the newest request, without the clock note."""
-        assert self.open.wait(WAIT_SECONDS)
-        contents = [message.content for message in self.asked[-1] if message.role == "user"]
+        assert self.begun.wait(WAIT_SECONDS)
+        contents = [message.content for message in self.requests[-1] if message.role == "user"]
         return [text.partition("\n\n")[2] if clock_of(text) else text for text in contents]
 
 

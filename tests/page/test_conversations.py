@@ -235,7 +235,7 @@ def test_a_message_sent_before_the_server_answered_is_asked_then(server: PageSer
     chat.box.fill("one")
     chat.box.press("Enter")
     expect(chat.box).to_have_value("one")
-    assert server.model.asked == []
+    assert server.model.requests == []
     start.continue_()
     server.model.write("First.")
     server.model.end()

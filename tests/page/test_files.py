@@ -60,7 +60,7 @@ def test_files_are_shown_and_sent_unchanged(chat: Chat, server: PageServer, tmp_
     chat.box.press("Enter")
     expect(chat.alert).to_contain_text(page_text("goneFile", name="gone.txt"))
     expect(chat.box).to_have_value("read it")
-    assert len(server.model.asked) == 1
+    assert len(server.model.requests) == 1
     chat.reload()
     expect(chat.box).to_have_value("read it")
     expect(chat.alert).to_have_text(page_text("lostFiles", names="gone.txt"))

@@ -36,7 +36,7 @@ def test_a_lost_connection_loses_nothing(chat: Chat, server: PageServer, visitor
     chat.ask("count")
     expect(chat.page.get_by_text(page_text("sendsAgain"))).to_be_visible()
     server.network.restore()
-    assert server.model.open.wait(WAIT_SECONDS)
+    assert server.model.begun.wait(WAIT_SECONDS)
     count(chat, server, "one")
     server.network.cut()
     server.model.write("two ", "three ")
@@ -51,7 +51,7 @@ def test_a_lost_connection_loses_nothing(chat: Chat, server: PageServer, visitor
     server.network.restore()
     expect(chat.button("Send")).to_be_visible(timeout=PATIENCE)
     assert counted(chat) == "one two three four"
-    assert len(server.model.asked) == 1
+    assert len(server.model.requests) == 1
     expect(chat.questions).to_have_count(1)
 
 

@@ -102,7 +102,7 @@ def test_what_a_person_opens_stays_open_and_a_stop_keeps_the_best_text(chat: Cha
     chat.strategy.select_option("mono")
     server.answer(chat, "And now?", "Yes.")
     assert server.model.questions() == ["hello", "And now?"]
-    assert server.model.asked[-1][2].content == "It is 101 m."
+    assert server.model.requests[-1][2].content == "It is 101 m."
 
 
 ENDINGS: list[tuple[str, str]] = [

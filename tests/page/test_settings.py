@@ -115,7 +115,7 @@ def test_a_lost_session_loses_neither_message_nor_answer(server: PageServer, vis
     expect(sign_in_dialog(chat)).to_be_hidden()
     expect(chat.box).to_have_value("second")
     expect(chat.log.get_by_role("alert")).not_to_be_empty()
-    assert len(server.model.asked) == 1
+    assert len(server.model.requests) == 1
     chat.box.press("Enter")
     sign_in(chat, "s3cret")
     server.model.write("Yes.")

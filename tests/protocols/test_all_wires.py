@@ -11,8 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, brain_served
+from brain_servers import brain_served
 from limits import WAIT_SECONDS
+from turn_helpers import Player
 
 Json = dict[str, Any]
 OK, BAD, LARGE = (200, ""), (400, "bad_request"), (413, "too_large")

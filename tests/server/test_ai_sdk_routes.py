@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of
-from turn_helpers import registry_of, words
+from brain_servers import Server, brain_served, client_of
+from turn_helpers import Player, registry_of, words
 
 from brain import specialist
 from brain.store import conversations
@@ -179,7 +179,7 @@ def test_a_chat_that_continues_without_the_approval_ends_the_turn(server: Server
     (approval_id,) = approval_ids(chat(server, id="left"))
     server.play(Player(["Fine."]))
     assert text_of(chat(server, user("Write!"), user("Forget it."), id="left")) == "Fine."
-    assert len(player.asked) == 1
+    assert len(player.requests) == 1
     late = chat(server, decision(approval_id), id="left")
     assert types(late) == [
         "start",

@@ -9,19 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brain_servers import (
-    Player,
-    Server,
-    brain_served,
-    client_of,
-    plain,
-    post,
-    problem,
-    script,
-    served,
-    settings,
-    streaming,
-)
+from brain_servers import Server, brain_served, client_of, plain, post, problem, script, served, settings, streaming
 from limits import WAIT_SECONDS
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -29,7 +17,7 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from turn_helpers import prose, registry_of
+from turn_helpers import Player, prose, registry_of
 
 from brain import Context, Registry, Result, mount, specialist
 from brain.protocols.common import check_strictly
@@ -186,7 +174,7 @@ def test_a_form_has_the_fields_of_json(server: Server) -> None:
     answer = post(server.url, data=data, files=files)
     assert answer.events[0].data["conversation_id"] == "form"
     assert answer.events[0].data["limits"]["calls"] == 1
-    assert player.asked[0][-1].content.endswith("read\nthem")
+    assert player.requests[0][-1].content.endswith("read\nthem")
     results = [event.data["text"] for event in answer.events if event.name == "specialist_result"]
     assert results[-1] == "1 note.txt text/plain 2, 2 a b.png image/png 28, 3 c.bin application/octet-stream 16777216"
 

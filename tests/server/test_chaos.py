@@ -19,9 +19,9 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from brain_servers import Player, Server, brain_served
+from brain_servers import Server, brain_served
 from limits import WAIT_SECONDS
-from turn_helpers import prose
+from turn_helpers import Player, prose
 
 from brain import Progress, Registry, specialist
 from brain.errors import ModelError

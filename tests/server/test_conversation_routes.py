@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Answer, Player, Process, Server, brain_served, client_of, post, problem, script, streaming
+from brain_servers import Answer, Process, Server, brain_served, client_of, post, problem, script, streaming
 from limits import WAIT_SECONDS
-from turn_helpers import registry_of
+from turn_helpers import Player, registry_of
 
 from brain import Citation, Result, specialist
 
@@ -88,8 +88,8 @@ def test_a_conversation_has_calls_files_and_thoughts(server: Server, client: htt
     assert found["files"] == [{"id": 1, "name": "a.txt", "type": "text/plain", "size": 9}]
     assert [answer["usage"]] == [event.data for event in events if event.name == "usage"]
     send(server, "And?")
-    assert "Boil water." in str(player.asked[-1])
-    assert "A plan." not in str(player.asked), "no model reads thoughts"
+    assert "Boil water." in str(player.requests[-1])
+    assert "A plan." not in str(player.requests), "no model reads thoughts"
 
 
 def test_conversations_are_listed_newest_first_in_pages_and_by_words(server: Server, client: httpx.Client) -> None:
@@ -143,7 +143,7 @@ def test_a_deleted_conversation_is_nowhere(server: Server, client: httpx.Client)
     again = client.post("/v1/turns", json=sent).json()
     assert again["turn_id"] != turn["turn_id"]
     assert client.get(again["events"]).status_code == 200
-    assert "Hilda" not in str(player.asked[0][:-1])
+    assert "Hilda" not in str(player.requests[0][:-1])
 
 
 def test_specialists_delete_what_they_store_of_a_conversation() -> None:
@@ -196,7 +196,7 @@ def test_a_message_or_an_answer_is_replaced(server: Server, client: httpx.Client
     server.play(player := Player(["A better answer."]))
     assert send(server, "A better question?", replace_from=questions[1]).names[-1] == "done"
     assert texts(show(client)) == ["Question 0?", "Hello.", "A better question?", "A better answer."]
-    assert "Question 1?" not in str(player.asked)
+    assert "Question 1?" not in str(player.requests)
     send(server, "From the start?", replace_from=show(client)["messages"][1]["id"])
     assert texts(show(client)) == ["From the start?", "A better answer."]
     assert problem(send(server, "Hi", replace_from=questions[1])) == (404, "not_found", "replace_from")
@@ -214,7 +214,7 @@ def test_a_second_turn_is_rejected_unless_it_barges_in(server: Server, client: h
         assert '"stop_reason":"cancelled"' in found + "".join(pieces)
     assert answer.last["text"] == "Yes?"
     assert texts(show(client)) == ["A story", "Once upon a time[cancelled]", "Stop!", "Yes?"]
-    assert player.asked[0][2].content == "Once upon a time", "the model knows what it had written"
+    assert player.requests[0][2].content == "Once upon a time", "the model knows what it had written"
 
 
 def test_a_conversation_continues_over_protocols_and_restarts(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_conversation_continues_over_protocols_and_restarts(tmp_path: Path) ->
         assert texts(show(client)) == ["My name is Ada", "Hello Ada.", "Who am I?", "You are Ada."]
         server.play(player := Player(["As I said: Ada."]))
         send(server, "Say it again", source="voice")
-        assert [message.content for message in player.asked[0]][2:5:2] == ["Hello Ada.", "You are Ada."]
+        assert [message.content for message in player.requests[0]][2:5:2] == ["Hello Ada.", "You are Ada."]
         assert show(client)["sources"] == ["chat", "voice", "api"]
 
 
@@ -331,7 +331,7 @@ def test_files_are_sent_along_when_their_message_is_replaced(client: httpx.Clien
     assert files_of(client) == [["4 b.txt", "5 a.png", "6 d.txt"]]
     assert client.get("/v1/conversations/c1/files/5").content == PICTURE
     assert client.get("/v1/conversations/c1/files/1").status_code == 404
-    prompt = player.asked[-1][-1].content
+    prompt = player.requests[-1][-1].content
     assert [name in prompt for name in ("b.txt", "a.png", "d.txt", "c.txt")] == [True, True, True, False]
     attach(client, ("e.txt", b"Tea."), replace_from=question_ids(client)[0], attachments='[{"id": 5}]')
     assert files_of(client) == [["7 a.png", "8 e.txt"]]

@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served
+from brain_servers import Server, brain_served
 from brain_servers import settings as settings_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from limits import WAIT_SECONDS
 from sse_events import read
 from starlette.routing import Route
-from turn_helpers import registry_of
+from turn_helpers import Player, registry_of
 
 from brain import Registry, specialist
 from brain.models.model import PassRequest

@@ -5,7 +5,8 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of, post, problem
+from brain_servers import Server, brain_served, client_of, post, problem
+from turn_helpers import Player
 
 QUESTION = "May I take penicillin?"
 
@@ -138,4 +139,4 @@ def test_other_protocols_recall_too_and_can_switch_it_off(server: Server, client
     for path, sent, is_recalled in rows:
         server.play(player := Player(["No."]))
         assert client.post(path, json=sent).status_code == 200
-        assert ("I am allergic" in player.asked[0][-1].content) is is_recalled, path
+        assert ("I am allergic" in player.requests[0][-1].content) is is_recalled, path

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of, post, problem
+from brain_servers import Server, brain_served, client_of, post, problem
 from limits import WAIT_SECONDS
 from starlette.routing import Route
-from turn_helpers import registry_of
+from turn_helpers import Player, registry_of
 
 from brain import specialist
 from brain.server.responses import ApiResponse

@@ -6,8 +6,8 @@ from importlib.resources import files
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of
-from turn_helpers import registry_of
+from brain_servers import Server, brain_served, client_of
+from turn_helpers import Player, registry_of
 
 from brain import specialist
 from brain.server import static_files

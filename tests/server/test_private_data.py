@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of
-from turn_helpers import registry_of
+from brain_servers import Server, brain_served, client_of
+from turn_helpers import Player, registry_of
 
 from brain import Context, specialist
 from brain.store import tasks

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-from brain_servers import Player, Process, Server, brain_served, client_of, problem, served, settings
+from brain_servers import Process, Server, brain_served, client_of, problem, served, settings
 from chromium import CHROMIUM, CHROMIUM_ARGS, NEEDS_CHROMIUM
 from limits import WAIT_SECONDS
 from playwright.sync_api import Page, sync_playwright
@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
+from turn_helpers import Player
 
 from brain import Registry, mount
 from brain.server.auth import SESSION_SECONDS, KeyStore, parse_token
@@ -301,6 +302,6 @@ def test_listed_pages_sign_in_and_use_the_session_and_others_cannot(page: Page) 
             assert page.evaluate(POST, url) == "rejected"
             page.goto(f"{url}/v1/chat/stream?message=hi")
             assert "forbidden_origin" in page.content()
-        assert len(model.asked) == 1
+        assert len(model.requests) == 1
         page.goto(url)
         assert page.evaluate(LISTEN, "") == "Hello."

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of
+from brain_servers import Server, brain_served, client_of
 from sse_events import Event, read
-from turn_helpers import registry_of
+from turn_helpers import Player, registry_of
 
 from brain import Progress, specialist
 from brain.errors import ModelError

@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of, problem
+from brain_servers import Server, brain_served, client_of, problem
 from limits import WAIT_SECONDS
 from sse_events import events as read_events
-from turn_helpers import registry_of
+from turn_helpers import Player, registry_of
 
 from brain import Context, specialist
 from brain.store import tasks
@@ -255,7 +255,7 @@ def test_a_model_adds_tasks_only_in_stored_conversations(
     assert [one["conversation_id"] for one in tasks] == (
         [] if place is None else [place or tasks[0]["conversation_id"]]
     )
-    block = str(player.asked[1])
+    block = str(player.requests[1])
     assert ("X-Conversation-Id" in block) is (place is None)
     if path in ("/v1/chat/stream", "/ai-sdk/chat", "/ag-ui/run"):
         assert ('"state":"pending"' in answer.text) is (place is not None)
@@ -342,7 +342,7 @@ def test_a_task_waits_for_an_approval_and_can_be_canceled() -> None:
             assert (seen[1]["text"], client.get(url).json()["result"]) == ("Sent it.", "Sent it.")
             server.play(player := Player(["a", asyncio.Event()]))
             url = f"/v1/tasks/{add(client, 'Wait')['id']}"
-            assert player.open.wait(WAIT_SECONDS)
+            assert player.begun.wait(WAIT_SECONDS)
             assert client.post(f"{url}/cancel").json()["outcome"] == "canceled"
             assert player.closed.wait(WAIT_SECONDS)
         assert server.left() == []

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of, problem
+from brain_servers import Server, brain_served, client_of, problem
 from sse_events import Event, read
-from turn_helpers import registry_of, words
+from turn_helpers import Player, registry_of, words
 
 from brain import specialist
 
@@ -97,7 +97,7 @@ def test_an_event_source_reconnects_to_its_turn(server: Server, client: httpx.Cl
     assert [message.id.rpartition(".")[2] for message in joined] == ["1", "2", "3", "4", "5"]
     end = client.get("/v1/chat/stream", params=query, headers={"last-event-id": joined[-1].id})
     assert (end.status_code, end.content, end.headers["cache-control"]) == (204, b"", "no-store")
-    assert len(player.asked) == 1
+    assert len(player.requests) == 1
 
 
 def test_a_post_with_a_last_event_id_starts_nothing(server: Server, client: httpx.Client) -> None:
@@ -111,7 +111,7 @@ def test_a_post_with_a_last_event_id_starts_nothing(server: Server, client: http
         assert (rest[1].data["code"], rest[-1].data["stop_reason"]) == ("cancelled", "cancelled")
     end = client.post("/v1/chat/stream", json={"message": "hi"}, headers={"last-event-id": rest[-1].id})
     assert (end.status_code, end.content) == (200, b"")
-    assert len(player.asked) == 1
+    assert len(player.requests) == 1
 
 
 def test_the_same_request_id_joins_the_turn(server: Server, client: httpx.Client) -> None:
@@ -124,7 +124,7 @@ def test_the_same_request_id_joins_the_turn(server: Server, client: httpx.Client
             followed = events(client, url)
     assert names(followed) == ["turn_start", "token", "token", "usage", "done"]
     assert read(client.post("/v1/chat/stream", json=sent).content) == followed
-    assert len(player.asked) == 1
+    assert len(player.requests) == 1
 
 
 def test_a_turn_of_a_post_ends_with_its_own_reader(server: Server, client: httpx.Client) -> None:
@@ -318,7 +318,7 @@ def test_a_turn_is_steered_and_cancelled(server: Server, client: httpx.Client) -
         server.release(gate)
         with reading(client, "GET", f"{url}/events", b'"Three. "') as found:
             assert {"code": "steered", "text": "Be brief."} in [one.data for one in found if one.name == "notice"]
-        assert "Be brief." in player.asked[-1][-1].content
+        assert "Be brief." in player.requests[-1][-1].content
         assert client.post(f"{url}/cancel").status_code == 202
     assert events(client, url)[-1].data["stop_reason"] == "cancelled"
     again = client.post(f"{url}/cancel")

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, client_of, settings
+from brain_servers import Server, brain_served, client_of, settings
 from starlette.routing import Route
-from turn_helpers import PNG
+from turn_helpers import PNG, Player
 
 from brain import Context, Registry, specialist
 from brain.messages import Chunk, Finish

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
 import pytest
-from brain_servers import Player, Server, brain_served, client_of
+from brain_servers import Server, brain_served, client_of
+from turn_helpers import Player
 
 from brain.server import admission, state, uvicorn_protocol
 from brain.server.admission import Acceptor
@@ -170,7 +171,7 @@ def test_a_disconnect_is_noticed_whatever_waits_after_the_turn(server: Server, p
         if resets:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     assert server.left() == []
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 # Limits

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brain_servers import Player, brain_served, post
+from brain_servers import brain_served, post
+from turn_helpers import Player
 
 from brain import Registry, specialist
 from brain.errors import SettingsError

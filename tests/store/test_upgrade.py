@@ -11,9 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, post
+from brain_servers import Server, brain_served, post
 from limits import WAIT_SECONDS
 from store_helpers import opened
+from turn_helpers import Player
 
 from brain.cli.main import run
 from brain.messages import OWN_WORDS, Call, Marks

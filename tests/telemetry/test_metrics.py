@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Player, Process, brain_served, post, script, streaming
+from brain_servers import Process, brain_served, post, script, streaming
 from ended_turns import a_call, a_pass, an_exchange
 from limits import WAIT_SECONDS
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
-from turn_helpers import echo
+from turn_helpers import Player, echo
 
 from brain import Registry
 from brain.telemetry.metrics import Metrics

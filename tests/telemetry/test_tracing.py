@@ -14,12 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from brain_servers import Player, brain_served, post
+from brain_servers import brain_served, post
 from ended_turns import BEGAN, a_call, a_pass, an_exchange
 from limits import WAIT_SECONDS
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from turn_helpers import echo
+from turn_helpers import Player, echo
 
 from brain import Registry, install_command
 from brain.telemetry.tracing import Tracer, call_spans, pass_spans
