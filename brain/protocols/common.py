@@ -552,7 +552,9 @@ def build_request(
     options: TurnOptions,
     client: Client,
     *,
+    message: str,
     model: str | None = None,
+    syntax: tuple[SyntaxName, ...] | None = None,
     strategy: StrategyName | None = None,
     source: ClientSource = "chat",
     place: str = "",
@@ -592,11 +594,11 @@ def build_request(
         limits = _lower_limits(limits, options.limits, f"{place}limits", strategy)
     if options.critic and limits.rounds is not None and limits.rounds < CRITIC_ROUNDS:
         raise invalid(f"{place}critic", f"needs {CRITIC_ROUNDS} rounds; this turn has {limits.rounds}")
-    request = TurnRequest(
-        message="",
+    return TurnRequest(
+        message=message,
         user=client.user,
         limits=limits,
-        syntax=settings.syntax,
+        syntax=settings.syntax if syntax is None else syntax,
         time_zone=zone,
         model=model,
         specialists=None if options.specialists is None else frozenset(options.specialists),
@@ -608,8 +610,8 @@ def build_request(
         strategy=strategy,
         critic=bool(options.critic),
         assist=assist,
+        **more,
     )
-    return replace(request, **more)
 
 
 _LEAST: Mapping[str, float] = {

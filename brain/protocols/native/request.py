@@ -136,7 +136,7 @@ def _build_request(body: TurnBody, files: Sequence[Attachment], client: Client) 
         model=body.model,
         system=check_length(body.system, "system"),
         context=check_context(body.context, "context"),
-        syntax=client.settings.syntax if body.syntax is None else parse_syntax(body.syntax),
+        syntax=None if body.syntax is None else parse_syntax(body.syntax),
         barge_in=bool(body.barge_in),
         asks_person=True,
     )  # fmt: skip
