@@ -38,7 +38,7 @@ def describe_mismatch(error: msgspec.ValidationError, kind: Any) -> tuple[str, s
     found = _type_at(kind, path)
     if missing := re.search(r"missing required field `([^`]*)`", problem):
         path, problem = f"{path}.{missing[1]}", "is missing"
-    elif unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
+    elif unknown := re.search(r"unknown field `(.*)`", problem):
         name = unknown[1][:NAME_LENGTH]
         path, problem = f"{path}.{name}", f"is an unknown field{_suggest(name, found)}"
     elif types := re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", problem):
@@ -50,8 +50,8 @@ def describe_mismatch(error: msgspec.ValidationError, kind: Any) -> tuple[str, s
         problem = f"is {quote_value(value[1])}{choices}"
     elif bound := _BOUND.fullmatch(problem):
         problem = _describe_bound(*bound.groups())
-    elif pattern := re.fullmatch(r"Expected `str` matching regex '(.*)'", problem):
-        problem = f"must match {pattern[1]}"
+    elif isinstance(found, msgspec.inspect.Metadata) and problem.startswith("Expected `str` matching"):
+        problem = f"must be {(found.extra_json_schema or {})['description']}"
     elif problem == "Invalid RFC3339 encoded datetime":
         problem = "must be a time such as 2026-11-20T12:00:00Z"
     else:

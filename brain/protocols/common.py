@@ -58,6 +58,8 @@ ABSENT = msgspec.Raw(b"")
 """Default of a field that is decoded later."""
 ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}\Z"
 ID = re.compile(ID_PATTERN)
+Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, description="1 to 64 letters, digits, _ or -")]
+"""An ID that a client chose."""
 DEFAULT_NAME = "brain"
 """Name of the default model in compatible APIs."""
 
@@ -506,12 +508,12 @@ class TurnOptions(msgspec.Struct):
     specialists: list[str] | None = None
     limits: LimitsBody | None = None
     time_zone: str | None = None
-    source: str | None = None
+    source: ClientSource | None = None
     memory: bool | None = None
     private: bool | None = None
     strategy: str | None = None
     critic: bool | None = None
-    assist: str | None = None
+    assist: AssistMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -579,14 +581,9 @@ def build_request(
             near = suggest(name[:SHOWN_LENGTH], client.find_callable())
             problem = f"is {quote_value(name)}, which is not a specialist of this server{near and f'.{near}'}"
             raise invalid(f"{place}specialists[{n}]", problem)
-    if options.source is not None:
-        source = choose(options.source, get_args(ClientSource), f"{place}source")
     if options.strategy is not None:
         strategy = choose(options.strategy, settings.allowed_strategies, f"{place}strategy")
     strategy = strategy or settings.strategy
-    assist: AssistMode | None = None
-    if options.assist is not None:
-        assist = choose(options.assist, get_args(AssistMode), f"{place}assist")
     if options.critic and "critic" not in STRATEGY_OPTIONS[strategy]:
         raise invalid(f"{place}critic", f"has no effect on the strategy {strategy}; leave it out")
     limits = settings.limits(strategy)
@@ -604,12 +601,12 @@ def build_request(
         specialists=None if options.specialists is None else frozenset(options.specialists),
         call_seconds=options.limits.call_seconds if options.limits else None,
         now=datetime.now(zoneinfo.ZoneInfo(zone)),
-        source=source,
+        source=options.source or source,
         memory=options.memory is not False,
         private=bool(options.private),
         strategy=strategy,
         critic=bool(options.critic),
-        assist=assist,
+        assist=options.assist,
         **more,
     )
 

@@ -16,9 +16,9 @@ from brain.protocols.common import (
     MAX_PARTS,
     Client,
     ClientMessage,
+    Id,
     TurnOptions,
     build_request,
-    check_id,
     check_length,
     check_limit,
     check_value_count,
@@ -89,7 +89,7 @@ class ChatBody(TurnOptions, kw_only=True):
     """The body of `POST /ai-sdk/chat` from `DefaultChatTransport`, whose `body` adds Brain's own options."""
 
     messages: msgspec.Raw
-    id: str | None = None
+    id: Id | None = None
     model: str | None = None
     system: str | None = None
     resumable: bool | None = None
@@ -125,7 +125,6 @@ def parse(data: bytes, client: Client) -> tuple[TurnRequest, list[ClientMessage]
     """Parse the body of `POST /ai-sdk/chat`."""
     check_value_count(data)
     body = decode(data, ChatBody)
-    check_id(body.id, "id")
     messages, newest, place = _parse_messages(body.messages)
     request = build_request(
         body, client,

@@ -9,9 +9,8 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Category, Kind
 from brain.protocols.common import (
-    ID_PATTERN,
+    Id,
     as_bad_request,
-    check_id,
     check_time_zone,
     choose,
     decode,
@@ -35,7 +34,7 @@ _LINE_BREAKS = frozenset(("Cc", "Zl", "Zp"))
 class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
     """One page of a list. `before` is the `next` or `earlier` ID of the previous page."""
 
-    before: Annotated[str, msgspec.Meta(pattern=ID_PATTERN)] | None = None
+    before: Id | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT
 
 
@@ -56,7 +55,7 @@ class TasksQuery(PageQuery):
     """The query of `GET /v1/tasks`; without `state`, tasks of all states."""
 
     state: str | None = None
-    conversation_id: Annotated[str, msgspec.Meta(pattern=ID_PATTERN)] | None = None
+    conversation_id: Id | None = None
 
     @property
     def states(self) -> list[TaskState]:
@@ -104,6 +103,7 @@ class ChangeBody(msgspec.Struct, forbid_unknown_fields=True):
 class TaskBody(NewTask, frozen=True, forbid_unknown_fields=True):
     """The body of `POST /v1/tasks`."""
 
+    conversation_id: Id | None = None
     dry_run: bool | None = None
 
 
@@ -135,7 +135,6 @@ def parse_change(data: bytes) -> ChangeBody:
 def parse_new_task(data: bytes) -> TaskBody:
     """Return the task from a body."""
     body = decode(data, TaskBody)
-    check_id(body.conversation_id, "conversation_id")
     if body.time_zone is not None:
         check_time_zone(body.time_zone, "time_zone")
     return body

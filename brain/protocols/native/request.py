@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -13,11 +13,11 @@ from brain.protocols.common import (
     MAX_ATTACHMENTS,
     Client,
     ContextBody,
+    Id,
     TurnOptions,
     as_bad_request,
     build_request,
     check_context,
-    check_id,
     check_length,
     check_strictly,
     check_value_count,
@@ -58,19 +58,21 @@ class TurnBody(TurnOptions, forbid_unknown_fields=True):
 
     message: str | None = None
     prompt: str | None = None
-    conversation_id: str | None = None
+    conversation_id: Id | None = None
     attachments: list[AttachmentBody] | None = None
     model: str | None = None
     system: str | None = None
     context: ContextBody | None = None
     syntax: list[str] | None = None
     barge_in: bool | None = None
-    replace_from: str | None = None
-    request_id: str | None = None
+    replace_from: Id | None = None
+    request_id: Id | None = None
 
 
 _JSON_FIELDS: Mapping[str, Any] = {
-    field.name: field.type for field in msgspec.structs.fields(TurnBody) if not {str, bool} & {*get_args(field.type)}
+    field.name: field.type
+    for field in msgspec.structs.fields(TurnBody)
+    if field.name in ("attachments", "context", "limits", "specialists", "syntax")
 }
 """The fields that a form contains as JSON, with their types."""
 
@@ -130,9 +132,9 @@ def _build_request(body: TurnBody, files: Sequence[Attachment], client: Client) 
         message=message,
         attachments=tuple(replace(file, id=n) for n, file in enumerate([*attachments, *files], 1)),
         reused_files=reused_files,
-        conversation_id=check_id(body.conversation_id, "conversation_id"),
-        request_id=check_id(body.request_id, "request_id"),
-        replaces=check_id(body.replace_from, "replace_from"),
+        conversation_id=body.conversation_id,
+        request_id=body.request_id,
+        replaces=body.replace_from,
         model=body.model,
         system=check_length(body.system, "system"),
         context=check_context(body.context, "context"),
