@@ -333,8 +333,8 @@ Time = Annotated[datetime, Meta(tz=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class PassReport:
-    """A report of one pass.
+class PassRecord:
+    """What one pass did and used.
 
     Attributes:
         began_ms: Milliseconds from the start of the turn, like the other times.
@@ -412,7 +412,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
     annotations: tuple[Annotation, ...] = ()
     strategy: StrategyName = "mono"
     rounds: tuple[RoundRecord, ...] = ()
-    passes: tuple[PassReport, ...] = ()
+    passes: tuple[PassRecord, ...] = ()
     usage: Usage | None = None
     first_token_ms: Count | None = None
     total_ms: Count | None = None

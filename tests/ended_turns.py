@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brain.events import Usage
-from brain.messages import Call, Exchange, PassReport
+from brain.messages import Call, Exchange, PassRecord
 
 BEGAN = datetime(2026, 3, 4, 5, 6, 7, 250_000, UTC)
 
 
-def a_pass(number: int = 1, began_ms: int = 0, ended_ms: int | None = 900, **more: Any) -> PassReport:
+def a_pass(number: int = 1, began_ms: int = 0, ended_ms: int | None = 900, **more: Any) -> PassRecord:
     """A request to the model."""
     known = {
         "first_token_ms": 120,
@@ -20,7 +20,7 @@ def a_pass(number: int = 1, began_ms: int = 0, ended_ms: int | None = 900, **mor
         "estimated": False,
         "finish": "complete",
     }
-    return PassReport(number, began_ms, ended_ms=ended_ms, **(known | more))
+    return PassRecord(number, began_ms, ended_ms=ended_ms, **(known | more))
 
 
 def a_call(name: str = "weather", outcome: str | None = "ok", **more: Any) -> Call:
@@ -31,7 +31,7 @@ def a_call(name: str = "weather", outcome: str | None = "ok", **more: Any) -> Ca
     return Call(name, code=code, block=block, **(known | more))  # type: ignore[arg-type]
 
 
-def an_exchange(passes: Sequence[PassReport] = (a_pass(),), calls: Sequence[Call] = (), **more: Any) -> Exchange:
+def an_exchange(passes: Sequence[PassRecord] = (a_pass(),), calls: Sequence[Call] = (), **more: Any) -> Exchange:
     """The exchange of a turn that ended."""
     known = {
         "answer_id": "m1",

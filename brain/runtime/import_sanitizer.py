@@ -21,7 +21,7 @@ from brain.turn_request import callable_name
 NOTICE_LENGTH = 10_000
 """Longest imported notice or error message, in characters. Brain writes far shorter ones."""
 MAX_PASSES = 1000
-"""Imported reports of passes, and rounds, per answer. Brain makes fewer."""
+"""Imported records of passes, and rounds, per answer. Brain makes fewer."""
 MODEL_NAME_LENGTH = 200
 
 
@@ -42,7 +42,7 @@ def exchange(one: Exchange) -> Exchange:
             msgspec.structs.replace(record, model=_shorten_model(record.model), text=_shorten(record.text))
             for record in one.rounds[:MAX_PASSES]
         ),
-        passes=tuple(replace(report, model=_shorten_model(report.model)) for report in one.passes[:MAX_PASSES]),
+        passes=tuple(replace(record, model=_shorten_model(record.model)) for record in one.passes[:MAX_PASSES]),
         usage=one.usage and replace(one.usage, models=_models(one.usage.models)),
         error=one.error and replace(one.error, message=_shorten(one.error.message)),
     )

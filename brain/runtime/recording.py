@@ -33,7 +33,7 @@ from brain.messages import (
     Chunk,
     Exchange,
     Message,
-    PassReport,
+    PassRecord,
     Time,
     sniff,
 )
@@ -168,7 +168,7 @@ class PassLine(msgspec.Struct, tag="pass", omit_defaults=True):
     error: tuple[float, RecordedError] | None = None
     role: Role | None = None
     round: int = 0
-    report: PassReport | None = None
+    report: PassRecord | None = None
 
 
 class EventLine(msgspec.Struct, tag="event", omit_defaults=True):
@@ -317,12 +317,12 @@ class Recorder:
 
     def _pass_lines(self, exchange: Exchange, files: Sequence[Attachment]) -> Iterator[PassLine]:
         roles = {one.n: one.role for one in exchange.rounds}
-        reports = {one.number: one for one in exchange.passes}
+        records = {one.number: one for one in exchange.passes}
         attempts: Counter[int] = Counter()
         totals = Counter(attempt.turn_pass for attempt in self._attempts)
         for attempt in self._attempts:
             attempts[attempt.turn_pass] += 1
-            found = reports.get(attempt.turn_pass)
+            found = records.get(attempt.turn_pass)
             is_last = attempts[attempt.turn_pass] == totals[attempt.turn_pass]
             yield PassLine(
                 attempt.turn_pass,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from brain.events import AssistMode, Limits, Resume, StrategyName, SyntaxName
-from brain.messages import PassReport
+from brain.messages import PassRecord
 from brain.settings import models as model_rows
 from brain.settings import parsers
 from brain.settings.models import REMOTE_KINDS, ModelRow
@@ -406,7 +406,7 @@ class Settings:
         """The strategies that requests may use: STRATEGY and STRATEGIES."""
         return tuple(name for name in get_args(StrategyName) if name in (self.strategy, *self.strategies))
 
-    def cost(self, one: PassReport) -> float | None:
+    def cost(self, one: PassRecord) -> float | None:
         """Return the cost of a pass at the prices in MODELS; None without a price."""
         price = next((row.price for row in self.models if row.name == one.model), None)
         return None if price is None else price.cost(one)

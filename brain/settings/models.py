@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from brain.errors import SettingsError
 from brain.events import AssistMode, Resume
-from brain.messages import PassReport
+from brain.messages import PassRecord
 from brain.settings import parsers
 from brain.settings.parsers import Rule
 
@@ -43,7 +43,7 @@ class Price(msgspec.Struct, frozen=True):
     output: float
     reused: float | None = None
 
-    def cost(self, one: PassReport) -> float:
+    def cost(self, one: PassRecord) -> float:
         """Return the cost of a pass."""
         reused = min(one.reused_tokens or 0, one.prompt_tokens)
         rate = self.input if self.reused is None else self.reused

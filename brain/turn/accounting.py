@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from brain.events import ModelUsage, StopReason, Usage
-from brain.messages import Message, PassReport, PassUsage, RoundRecord
+from brain.messages import Message, PassRecord, PassUsage, RoundRecord
 from brain.models.model import Model
 from brain.text import estimate_tokens, utf8_size
 
@@ -36,7 +36,7 @@ class Accounting:
 
     def __init__(self, rounds: Sequence[RoundRecord]) -> None:
         self.began = time.monotonic()
-        self.passes: list[PassReport] = []
+        self.passes: list[PassRecord] = []
         self.usage = Usage(0, 0, None, False)
         self._rounds = rounds
         self._model = ""  # of the current pass
@@ -52,12 +52,12 @@ class Accounting:
         self._reported: PassUsage | None = None
         self._is_final = False  # Brain read the newest pass to its end
 
-    def resume(self, passes: Sequence[PassReport], last: int) -> None:
-        """Continue after earlier passes of an interrupted turn; up to number `last`, whose report may be missing."""
+    def resume(self, passes: Sequence[PassRecord], last: int) -> None:
+        """Continue after earlier passes of an interrupted turn; up to number `last`, whose record may be missing."""
         self._earlier.update(one.model for one in passes)
         lost = range(len(passes) + 1, last + 1)
         self.passes = [replace(one, finish=one.finish or "cancelled") for one in passes]
-        self.passes += [PassReport(n, 0, None, 0, 0, 0, None, True, "cancelled") for n in lost]
+        self.passes += [PassRecord(n, 0, None, 0, 0, 0, None, True, "cancelled") for n in lost]
 
     def milliseconds(self, moment: float | None = None) -> int:
         """Return the milliseconds from the start of the turn to a `time.monotonic` value (default: now)."""
@@ -105,8 +105,8 @@ class Accounting:
         """Record that the model finished the pass by itself."""
         self._is_final = True
 
-    def report_pass(self, first_text: float | None) -> PassReport:
-        """Return a report of the current pass.
+    def make_record(self, first_text: float | None) -> PassRecord:
+        """Return the record of the current pass.
 
         If Brain cut the pass short, the server's last count lacks the text after it, so the count is estimated.
 
@@ -120,7 +120,7 @@ class Accounting:
             usage = usage or PassUsage(prompt, completion)
             usage = PassUsage(usage.prompt or prompt, max(usage.completion, completion), usage.reused)
         assert usage is not None
-        return PassReport(
+        return PassRecord(
             number=len(self.passes) + 1,
             began_ms=self.milliseconds(self._pass_began),
             first_token_ms=None if first_text is None else self.milliseconds(first_text),
@@ -137,20 +137,20 @@ class Accounting:
         )
 
     def end_pass(self, first_text: float | None, finish: StopReason) -> None:
-        """Record a finished pass. See `report_pass` for the arguments."""
-        report = self.report_pass(first_text)
-        self._models[self._model] = _add(self._models.get(self._model, NOTHING), report)
-        total = _add(self.usage, report)
+        """Record a finished pass. See `make_record` for the arguments."""
+        record = self.make_record(first_text)
+        self._models[self._model] = _add(self._models.get(self._model, NOTHING), record)
+        total = _add(self.usage, record)
         models = self._models if len(self._models) > 1 else None
         self.usage = Usage(total.prompt_tokens, total.completion_tokens, total.reused_tokens, total.estimated, models)
         self._reported = None
         self.is_prefill_refused = self.are_tools_refused = False
         if self.first_token_ms is None:
-            self.first_token_ms = report.first_token_ms
-        self.passes.append(replace(report, ended_ms=self.milliseconds(), finish=finish))
+            self.first_token_ms = record.first_token_ms
+        self.passes.append(replace(record, ended_ms=self.milliseconds(), finish=finish))
 
     def update_last_pass(self, **changes: Any) -> None:
-        """Change fields of the last pass's report, if there is one."""
+        """Change fields of the record of the last pass, if there is one."""
         if self.passes:
             self.passes[-1] = replace(self.passes[-1], **changes)
 
@@ -171,14 +171,14 @@ class Accounting:
         return round(share) + last.completion_tokens + estimate_tokens(block_bytes)
 
 
-def _add(usage: ModelUsage, report: PassReport) -> ModelUsage:
+def _add(usage: ModelUsage, record: PassRecord) -> ModelUsage:
     """Return the usage with the tokens of one more pass."""
     reused = usage.reused_tokens
-    if report.reused_tokens is not None:
-        reused = (reused or 0) + report.reused_tokens
+    if record.reused_tokens is not None:
+        reused = (reused or 0) + record.reused_tokens
     return ModelUsage(
-        usage.prompt_tokens + report.prompt_tokens,
-        usage.completion_tokens + report.completion_tokens,
+        usage.prompt_tokens + record.prompt_tokens,
+        usage.completion_tokens + record.completion_tokens,
         reused,
-        usage.estimated or report.estimated,
+        usage.estimated or record.estimated,
     )

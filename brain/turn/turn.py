@@ -622,7 +622,7 @@ class Turn:
     def _fill(self, exchange: Exchange) -> None:
         """Give an exchange what the turn knows of it so far."""
         state, accounting, current = self.state, self.state.accounting, self._pass
-        running = [] if current is None else [accounting.report_pass(current.first_text)]
+        running = [] if current is None else [accounting.make_record(current.first_text)]
         first_token_ms = accounting.first_token_ms, *(one.first_token_ms for one in running)
         exchange.parts += [] if current is None else current.parts()
         exchange.untrusted, exchange.private_data = state.policy.marks

@@ -6,17 +6,17 @@ import pytest
 from store_helpers import NOON
 
 from brain.events import Usage
-from brain.messages import Annotation, Call, Exchange, PassReport, RoundRecord, Steer, Text, to_answer_id
+from brain.messages import Annotation, Call, Exchange, PassRecord, RoundRecord, Steer, Text, to_answer_id
 from brain.prompts.blocks import error_block, result_block
 from brain.store.store import Store
 from cli.command import Brain
 
 TURN = "t0123456789abcdef"
 PASSES = (
-    PassReport(
+    PassRecord(
         1, 2, None, 700, 1000, 20, 800, False, "complete", "model_unreachable", "small", is_prefill_refused=True
     ),
-    PassReport(2, 700, 900, 1900, 1200, 50, None, False, "complete", model="big"),
+    PassRecord(2, 700, 900, 1900, 1200, 50, None, False, "complete", model="big"),
 )
 FOUND = Call("wiki", params={"q": "tea"}, id="c1", turn_pass=1, block=result_block("wiki", "Tea."), began_ms=5, ms=40)
 LOST = Call("web", id="c2", turn_pass=2, code="declined", block=error_block("web", "no"), began_ms=950, ms=1)
@@ -40,7 +40,7 @@ FAILED = Exchange(
     answer_id="mfailed",
     outcome="model_failed",
     passes=tuple(
-        PassReport(n, n, None, n + 1, 9, 0, None, False, None, "model_failed", f"model{n}", round=1, status=500 + n)
+        PassRecord(n, n, None, n + 1, 9, 0, None, False, None, "model_failed", f"model{n}", round=1, status=500 + n)
         for n in (1, 2, 3)
     ),
     rounds=(RoundRecord(1, 2, "actor", "model1", "Ask\nagain"),),

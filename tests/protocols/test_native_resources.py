@@ -9,7 +9,7 @@ import pytest
 
 from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
-from brain.messages import Annotation, Call, Exchange, Part, PassReport, RoundRecord, Steer, Text
+from brain.messages import Annotation, Call, Exchange, Part, PassRecord, RoundRecord, Steer, Text
 from brain.prompts.blocks import block_content
 from brain.protocols.common import decode
 from brain.protocols.native import resources
@@ -189,7 +189,7 @@ def test_parts_belong_to_rounds() -> None:
                 RoundRecord(3, 9, "actor", "small", "Write.", 9),
             ),
             annotations=(Annotation("Hm.", 0, round=1), Annotation("Again.", 1, code="repeated_call", round=2)),
-            passes=tuple(PassReport(n, 0, None, None, 0, 0, None, False, None, round=n) for n in (1, 2, 3)),
+            passes=tuple(PassRecord(n, 0, None, None, 0, 0, None, False, None, round=n) for n in (1, 2, 3)),
         )
     )
     assert (answer["strategy"], answer["rounds"]) == (

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from brain.cli.commands.store_access import describe_no_data, open_existing_store
 from brain.cli.process import DONE, CommandError, print_json
 from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms, name_role, text
-from brain.messages import Call, Exchange, PassReport, to_answer_id
+from brain.messages import Call, Exchange, PassRecord, to_answer_id
 from brain.prompts.blocks import block_content
 from brain.protocols.native.resources import turn_report
 from brain.runtime.archive import find_recording
@@ -80,7 +80,7 @@ def _timeline(exchange: Exchange, settings: Settings) -> Iterator[Line]:
         yield None, ", ".join(f"{name} × {count}" for name, count in exchange.calls_by_name.items())
 
 
-def _facts(one: PassReport, cost: float | None) -> Iterator[str]:
+def _facts(one: PassRecord, cost: float | None) -> Iterator[str]:
     yield from _amounts(one.prompt_tokens, one.reused_tokens, one.completion_tokens, is_estimated=one.estimated)
     if one.ended_ms is not None:
         yield format_ms(one.ended_ms - one.began_ms)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from brain.messages import Annotation, Call, Exchange, Item, Part, PassReport, RoundRecord, Steer, Text
+from brain.messages import Annotation, Call, Exchange, Item, Part, PassRecord, RoundRecord, Steer, Text
 from brain.protocols.encoding import citation_data, encode
 from brain.protocols.native.encoder import event_data
 from brain.store.conversations import Conversation, ConversationPage
@@ -74,7 +74,7 @@ def turn_report(
     conversation_id: str,
     exchange: Exchange,
     user: str | None,
-    cost: Callable[[PassReport], float | None],
+    cost: Callable[[PassRecord], float | None],
     block_content: BlockContent,
 ) -> dict[str, Any]:
     """Return the report of a turn as JSON values.
