@@ -38,7 +38,7 @@ def describe_mismatch(error: msgspec.ValidationError, kind: Any) -> tuple[str, s
     found = _type_at(kind, path)
     if missing := re.search(r"missing required field `([^`]*)`", problem):
         path, problem = f"{path}.{missing[1]}", "is missing"
-    elif unknown := re.search(r"unknown field `(.*)`", problem):
+    elif unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
         name = unknown[1][:NAME_LENGTH]
         path, problem = f"{path}.{name}", f"is an unknown field{_suggest(name, found)}"
     elif types := re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", problem):

@@ -105,6 +105,9 @@ REJECTED: list[tuple[Any, int, str | None]] = [
     (b'{"message":"Hi","limits":{"turn_seconds":1e999}}', 400, "limits.turn_seconds"),
     (b'{"message":"Hi","limits":{"calls":' + b"9" * 400 + b"}}", 400, "limits.calls"),
     ({"message": "Hi", "nope": 1}, 400, "nope"),
+    ({"message": "Hi", "no\npe": 1}, 400, "no\npe"),
+    ({"message": "Hi", "source": "tv"}, 400, "source"),
+    ({"message": "Hi", "assist": "t\nv"}, 400, "assist"),
     ({"message": "Hi", "barge_in": "yes"}, 400, "barge_in"),
     ({"message": "Hi", "critic": True}, 400, "critic"),
     ({"message": "Hi", "critic": True, "strategy": "dual", "limits": {"rounds": 4}}, 400, "critic"),
@@ -159,6 +162,19 @@ def test_a_rejection_names_the_field(parser: Any, body: Any, status: int, field:
     with pytest.raises(BadRequest) as raised:
         parser(body)
     assert (raised.value.field, raised.value.status) == (field, status)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "remedy"),
+    [
+        ("request_id", "a b", "must be 1 to 64 letters, digits, _ or -"),
+        ("source", "tv", 'is "tv"; use one of: api, chat, voice'),
+    ],
+)
+def test_a_rejection_says_what_is_allowed(field: str, value: str, remedy: str) -> None:
+    with pytest.raises(BadRequest) as raised:
+        parse({"message": "Hi", field: value})
+    assert raised.value.message == f"`{field}` {remedy}."
 
 
 @pytest.mark.parametrize(
