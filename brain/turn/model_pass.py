@@ -355,10 +355,10 @@ class ModelPass:
         """
         if self._read_until is not None:
             return self._read_until
-        if self.calls.is_running or (self._is_native and self._has_native_call):  # servers send native calls whole
-            calls_until = asyncio.get_running_loop().time() + self._state.deadline.call_seconds_left()
-            return min(self._last_chunk_at + self._setup.timeouts.silence, calls_until)
-        return self._last_chunk_at + (self._setup.timeouts.silence if self._scanner.is_holding else ADJACENT_SECONDS)
+        is_native = self._is_native and self._has_native_call  # servers send native calls whole
+        if self.calls.is_running or is_native or self._scanner.is_holding:
+            return asyncio.get_running_loop().time() + self._state.deadline.call_seconds_left()
+        return self._last_chunk_at + ADJACENT_SECONDS
 
     def _set_timer(self) -> None:
         """Limit the wait for the next chunk, if a call pauses the model or it has finished."""
@@ -429,12 +429,10 @@ class ModelPass:
                 break
         if events:
             self._state.emit(events)
+        self._state.deadline.expect_next_token()
         if self.is_paused:
-            self._state.deadline.expect_nothing()
             self._last_chunk_at = asyncio.get_running_loop().time()
             self._set_timer()
-        else:
-            self._state.deadline.expect_next_token()
 
     def _scan(self, chunk: Chunk | None) -> Sequence[Piece]:
         """Return the pieces that a chunk or the end of the stream completes."""
