@@ -151,6 +151,11 @@ class CallPolicy:
             return self.failure("specialist_limit")
         return None
 
+    def find_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the JSON Schema of a call's parameters."""
+        tool, entry = self.tools.get(name), self._specialists.get(name)
+        return tool.parameters if tool is not None else None if entry is None else entry.specialist.parameters
+
     def is_read_only(self, name: str, params: Mapping[str, Any]) -> bool:
         """Whether a call changes nothing, as far as its specialist knows."""
         try:

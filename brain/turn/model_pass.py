@@ -222,7 +222,7 @@ class ModelPass:
                 marker_syntaxes(syntax, is_native=self._is_native),
                 self._model.template,
                 is_continued=is_started,
-                find_schema=self._find_schema,
+                find_schema=self._state.policy.find_schema,
                 stops=not self._plan.reads_on,
             )
             if is_started:
@@ -453,12 +453,12 @@ class ModelPass:
             return (chunk,)
         if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does
             self._state.accounting.add_text(chunk.name + chunk.arguments)
-            offered = self._state.policy.offered
-            name = find_offered(chunk.name, offered) or chunk.name
-            if self._is_native or not name or name in offered or name in self._setup.registry:
+            policy = self._state.policy
+            name = find_offered(chunk.name, policy.offered) or chunk.name
+            if self._is_native or not name or name in policy.offered or name in self._setup.registry:
                 self._has_native_call = True
                 syntax = marker_syntaxes(self._setup.request.syntax)[0]
-                call = read_native_call(replace(chunk, name=name), syntax, self._find_schema(name))
+                call = read_native_call(replace(chunk, name=name), syntax, policy.find_schema(name))
                 return [*self._close_scanner(is_cut=True), call]
             self.unknown_tool = chunk.name  # of tools that the model was not given, so the call is ignored
         elif isinstance(chunk, PassUsage):
@@ -475,11 +475,6 @@ class ModelPass:
         text = self._echo.close()
         self._state.accounting.add_text(text)
         return [*self._scanner.feed(text), *self._scanner.close(is_cut=is_cut)]
-
-    def _find_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the JSON Schema of a call's parameters."""
-        tool, entry = self._state.policy.tools.get(name), self._setup.registry.get(name)
-        return tool.parameters if tool is not None else None if entry is None else entry.specialist.parameters
 
     def _take_back_text(self) -> Sequence[Event]:
         """Make the text so far reasoning. Clients have seen it, so a notice tells them what it was."""
