@@ -103,9 +103,8 @@ class CallGroup:
 
     def start_automatic(self, name: str, attachment: Attachment) -> None:
         """Start an automatic call for an attachment. It does not count against the limits."""
-        call, policy = Call(name, params={}, by="auto"), self._policy
-        code = policy.check_access(name)
-        self._add(call, self._run(call, None if code is None else policy.failure(code), attachment))
+        call = Call(name, params={}, by="auto")
+        self._add(call, self._run(call, self._policy.check_access(name), attachment))
 
     def resume(self, call: Call) -> None:
         """Continue a call of a turn that was interrupted or waited for an approval.
@@ -116,15 +115,15 @@ class CallGroup:
         if not call.block:
             self.calls.append(call)
             self._began[call.id] = time.monotonic()
-            code = policy.check_access(call.name)
+            failure = policy.check_access(call.name)
             if call.approval == "declined":
-                code = "declined"
-            elif code is None and call.has_started and not policy.is_read_only(call.name, call.params or {}):
-                code = "interrupted"
-            run = self._run(call, None if code is None else policy.failure(code))
-            self._tasks[call.id] = asyncio.create_task(run, name=f"call {call.name}")
-            if code is None:
+                failure = policy.failure("declined")
+            elif failure is None and call.has_started and not policy.is_read_only(call.name, call.params or {}):
+                failure = policy.failure("interrupted")
+            self._tasks[call.id] = asyncio.create_task(self._run(call, failure), name=f"call {call.name}")
+            if failure is None:
                 return
+            code = failure.code
         if code is None:
             outcome: Outcome = Result(blocks.block_content(call.name, call.block, failed=False), call.citations)
         elif code in NOT_REPEATED:

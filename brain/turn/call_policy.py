@@ -139,9 +139,9 @@ class CallPolicy:
             return None
         if seconds_left <= 0:
             return self.failure("deadline")
-        code = self.check_access(call.name)
-        if code is not None:
-            return self.failure(code)
+        failure = self.check_access(call.name)
+        if failure is not None:
+            return failure
         key = call_key(call.name, call.params)
         self._calls_by_name[call.name] += 1
         self._identical_calls[key] += 1
@@ -164,16 +164,16 @@ class CallPolicy:
             log.warning("specialist %s: its read_only function failed", name, exc_info=True)
             return False
 
-    def check_access(self, name: str) -> CallCode | None:
-        """Return the error code if this turn cannot call the specialist."""
+    def check_access(self, name: str) -> Failure | None:
+        """Return a failure if this turn cannot call the specialist."""
         entry, requested = self._specialists.get(name), self._request.specialists
         if entry is None:
-            return "unknown"
+            return self.failure("unknown")
         if not entry.is_allowed or (requested is not None and name not in requested):
-            return "denied"
+            return self.failure("denied")
         if entry.specialist.requires_user and self._request.user is None:
-            return "unauthorized"
-        return None if entry.unavailable_reason is None else "unavailable"
+            return self.failure("unauthorized")
+        return None if entry.unavailable_reason is None else self.failure("unavailable")
 
     def may_run_unasked(self, name: str, params: Mapping[str, Any]) -> bool:
         """Whether a valid call may run that no model asked for: it changes nothing, and nobody needs to approve it."""
