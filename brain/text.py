@@ -9,6 +9,8 @@ import regex
 NAME_LENGTH = 64
 SPECIALIST_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{NAME_LENGTH - 1}}}")
 """The name of a specialist or of a client tool, as models call it."""
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""An ID of a conversation, request, turn or message that a client may choose."""
 BLOCK_BYTES = 448
 """Size of a block of growing text. Python allocates blocks of this size from its pools."""
 

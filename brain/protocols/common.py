@@ -17,7 +17,7 @@ from brain.events import AssistMode, Limits, StrategyName, SyntaxName
 from brain.messages import Attachment, Call, ClientSource, sniff
 from brain.settings import Settings
 from brain.strict_json import MAX_DEPTH, InvalidJSON, check, is_deeper, replace_json_surrogates
-from brain.text import replace_surrogates, suggest
+from brain.text import ID, replace_surrogates, suggest
 from brain.turn_request import CRITIC_ROUNDS, STRATEGY_OPTIONS, Sampling, Tool, TurnRequest
 from brain.validation import SHOWN_LENGTH, describe_mismatch, quote_value
 
@@ -56,9 +56,7 @@ CONTEXT_LENGTH = 50_000
 LEAVE_OUT = "Leave out the oldest messages."
 ABSENT = msgspec.Raw(b"")
 """Default of a field that is decoded later."""
-ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}\Z"
-ID = re.compile(ID_PATTERN)
-Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, description="1 to 64 letters, digits, _ or -")]
+Id = Annotated[str, msgspec.Meta(pattern=rf"^{ID.pattern}\Z", description="1 to 64 letters, digits, _ or -")]
 """An ID that a client chose."""
 DEFAULT_NAME = "brain"
 """Name of the default model in compatible APIs."""

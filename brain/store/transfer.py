@@ -31,6 +31,7 @@ from brain.store.tx import Tx
 from brain.store.upgrade import upgrade_record
 from brain.store.users import Counts
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, MAX_USER_TEXT, Task
+from brain.text import ID
 from brain.validation import describe_mismatch
 
 VERSION = 2
@@ -48,8 +49,6 @@ OptionalId = Annotated[str, Meta(max_length=200)]
 MAX_LINE_LENGTH = 1000
 Line = Annotated[str, Meta(max_length=MAX_LINE_LENGTH)]
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The IDs that the routes accept."""
 _ITEM_ID = re.compile(r"[a-z0-9]{1,64}")
 _TASK_ID = re.compile(r"task[0-9a-f]{16}")
 
@@ -439,7 +438,7 @@ class Import:
 
     def _insert_conversation(self, tx: Tx, record: ConversationRecord) -> None:
         task = self._tasks.get(record.id)
-        conversation_id = _valid_id(record.id, _ID) if task is None else task.work_id
+        conversation_id = _valid_id(record.id, ID) if task is None else task.work_id
         is_of_existing_task = task is None and record.id in self._tasks
         if not is_of_existing_task and not self._exists(tx, "conversation", conversation_id):
             created = rows.micros(record.created)
@@ -483,7 +482,7 @@ class Import:
         """Return an ID of a message that is unique in its conversation; empty if it has none."""
         if not given:
             return ""
-        message_id = _valid_id(given, _ID)
+        message_id = _valid_id(given, ID)
         if message_id in self._message_ids:
             message_id = new_message_id()
         self._message_ids.add(message_id)
@@ -492,8 +491,8 @@ class Import:
     def _insert_item(self, tx: Tx, record: ItemRecord) -> None:
         ids = {
             "id": _valid_id(record.id, _ITEM_ID),
-            "conversation_id": record.conversation_id and _valid_id(record.conversation_id, _ID),
-            "message_id": record.message_id and _valid_id(record.message_id, _ID),
+            "conversation_id": record.conversation_id and _valid_id(record.conversation_id, ID),
+            "message_id": record.message_id and _valid_id(record.message_id, ID),
         }
         item = self._sanitizer.item(Item(**_fields(record) | ids))
         if self._exists(tx, "item", item.id):
@@ -506,7 +505,7 @@ class Import:
             "SELECT c.user, c.key, e.key FROM item i JOIN conversation c ON c.key = i.conversation "
             f"JOIN exchange e ON {exchanges.IN_CONVERSATION} "
             "WHERE i.key = ? AND e.question_id = ? AND c.memory IS NULL",
-            (key, _valid_id(record.last, _ID)),
+            (key, _valid_id(record.last, ID)),
         ).fetchone()
         if row is not None and row[0] is None:
             exchanges.set_summary(tx, row[1], key, row[2])
@@ -529,9 +528,9 @@ class Import:
             id=task_id,
             work_id=f"work{task_id.removeprefix('task')}",
             user=self._name,
-            conversation_id=_valid_id(record.conversation_id, _ID),
+            conversation_id=_valid_id(record.conversation_id, ID),
             parent=record.parent if _TASK_ID.fullmatch(record.parent) else "",
-            turn_id=record.turn_id if _ID.fullmatch(record.turn_id) else "",
+            turn_id=record.turn_id if ID.fullmatch(record.turn_id) else "",
             finished="",
             activity="",
             approval=None,

@@ -21,14 +21,13 @@ from brain.events import StrategyName
 from brain.messages import Attachment
 from brain.protocols.common import (
     ATTACHMENT_BYTES,
-    ID,
     MAX_ATTACHMENTS,
     MESSAGE_LENGTH,
     make_attachment,
     too_many_attachments,
 )
 from brain.settings import LOCAL_USER, Settings
-from brain.text import escape_invisible, suggest
+from brain.text import ID, escape_invisible, suggest
 from brain.turn_request import STRATEGY_OPTIONS, TurnRequest
 
 SILENT_SECONDS = 1.0

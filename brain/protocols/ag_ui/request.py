@@ -14,7 +14,6 @@ import msgspec
 from brain.messages import Attachment
 from brain.protocols.common import (
     ABSENT,
-    ID,
     SCHEMA_BYTES,
     CallBody,
     Client,
@@ -36,6 +35,7 @@ from brain.protocols.common import (
     parse_parts,
     parse_tools,
 )
+from brain.text import ID
 from brain.turn_request import TurnRequest
 from brain.validation import quote_value
 

@@ -17,7 +17,6 @@ from brain.messages import Attachment
 from brain.protocols import native
 from brain.protocols.common import (
     BODY_BYTES,
-    ID,
     MAX_ATTACHMENTS,
     Client,
     check_strictly,
@@ -31,6 +30,7 @@ from brain.protocols.native.queries import SMALL_BODY_BYTES, parse_query
 from brain.runtime.engine import Engine
 from brain.server.middleware import USER
 from brain.server.state import ServerState
+from brain.text import ID
 from brain.turn_request import TurnRequest
 from brain.validation import quote_value
 

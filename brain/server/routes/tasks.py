@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from brain.errors import BadRequest, StoreError
 from brain.protocols import native
-from brain.protocols.common import ID, invalid
+from brain.protocols.common import invalid
 from brain.protocols.encoding import HEARTBEAT
 from brain.protocols.native import queries
 from brain.protocols.native import resources as protocol
@@ -28,6 +28,7 @@ from brain.store import tasks
 from brain.store.tx import Tx
 from brain.task import Task
 from brain.tasks import schedule
+from brain.text import ID
 
 log = logging.getLogger("brain")
 

@@ -10,7 +10,6 @@ from brain.errors import BadRequest
 from brain.messages import Exchange, to_answer_id
 from brain.prompts.blocks import block_content
 from brain.protocols import native
-from brain.protocols.common import ID
 from brain.protocols.native.resources import turn_report
 from brain.runtime.commands import CancelTurn, Decide, ShowTurn, SteerTurn
 from brain.runtime.run import AnyRun, RunOptions
@@ -18,6 +17,7 @@ from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import Request, link, read_json, read_struct, read_turn_request
 from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream, stream
 from brain.store import conversations
+from brain.text import ID
 
 UNREAD_SECONDS = 30.0
 """Time for the client of a turn that was started with GET to reconnect."""
