@@ -45,9 +45,10 @@ def decode(text: str) -> Any:
 
 def decode_at(text: str, at: int) -> tuple[Any, int]:
     """Decode the value at a position. Return it and where it ends. Errors as in `decode`."""
-    if "\\ud" in text or "\\uD" in text:  # UTF-8 cannot encode half a character
-        text = replace_json_surrogates(text.encode("utf-8", "surrogatepass")).decode()
     value, end = _decode(text, at)
+    written = text[at:end]
+    if "\\ud" in written or "\\uD" in written:  # UTF-8 cannot encode half a character
+        value, _ = _decode(replace_json_surrogates(written.encode("utf-8", "surrogatepass")).decode(), 0)
     if is_deeper(value, MAX_DEPTH):
         raise InvalidJSON(f"the JSON nests deeper than {MAX_DEPTH} levels")
     return value, end
