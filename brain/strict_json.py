@@ -14,6 +14,10 @@ from brain.text import replace_surrogates
 
 MAX_DEPTH = 64
 """Levels of nested values, where any JSON is accepted."""
+TOO_DEEP = f"the JSON nests deeper than {MAX_DEPTH} levels"
+MAX_DIGITS = 309
+"""Length of an integer, as of the largest float; the time to convert one grows with its square."""
+TOO_LARGE = "the JSON contains a number that is too large"
 
 _SPACE = " \t\n\r"
 
@@ -50,7 +54,7 @@ def decode_at(text: str, at: int) -> tuple[Any, int]:
     if "\\ud" in written or "\\uD" in written:  # UTF-8 cannot encode half a character
         value, _ = _decode(replace_json_surrogates(written.encode("utf-8", "surrogatepass")).decode(), 0)
     if is_deeper(value, MAX_DEPTH):
-        raise InvalidJSON(f"the JSON nests deeper than {MAX_DEPTH} levels")
+        raise InvalidJSON(TOO_DEEP)
     return value, end
 
 
@@ -118,10 +122,8 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
         return _decoder.raw_decode(text, at)
     except json.JSONDecodeError as error:
         _refuse_at(error.pos)
-    except InvalidJSON:
-        raise
-    except (ValueError, RecursionError):
-        raise InvalidJSON("the JSON contains a number that is too long, or nests too deeply") from None
+    except RecursionError:
+        raise InvalidJSON(TOO_DEEP) from None
 
 
 def _refuse_at(position: int) -> NoReturn:
@@ -143,8 +145,16 @@ def _refuse_constant(name: str) -> NoReturn:
 def _parse_float(digits: str) -> float:
     number = float(digits)
     if isinf(number):
-        raise InvalidJSON("the JSON contains a number that is too large")
+        raise InvalidJSON(TOO_LARGE)
     return number
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_make_object, parse_constant=_refuse_constant, parse_float=_parse_float)
+def _parse_int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise InvalidJSON(TOO_LARGE)
+    return int(digits)
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_make_object, parse_constant=_refuse_constant, parse_float=_parse_float, parse_int=_parse_int
+)
