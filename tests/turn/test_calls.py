@@ -24,7 +24,7 @@ from turn_helpers import (
 )
 
 from brain.events import Citation, Limits, SpecialistResult
-from brain.messages import Attachment, Call, History, Text
+from brain.messages import Attachment, Call, Exchange, History, Text
 from brain.plugins.context import Context, Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
@@ -115,6 +115,23 @@ def test_a_call_that_fails(code: str, marker: str, runs: bool, reason: str | Non
     assert (call.reason == reason) or reason is None
     assert call.block.startswith(f"[SPECIALIST_ERROR: {name} failed - {call.reason}")
     assert "swordfish" not in repr(events) + repr(model.requests)
+
+
+@pytest.mark.parametrize(
+    ("call", "ends"),
+    [
+        (Call("absent", "SPECIALIST_REQUEST[absent]", {}, "c1"), [failed("absent", "unavailable")]),
+        (Call("gone", "SPECIALIST_REQUEST[gone]", {}, "c1"), [failed("gone", "unknown")]),
+        (Call("echo", ECHO, {}, "c1"), succeeded("echo", "nothing")),
+        (Call("echo", ECHO, {}, "c1", has_started=True), [failed("echo", "interrupted")]),
+    ],
+)
+def test_a_call_of_an_interrupted_turn_is_checked_again(call: Call, ends: list[Any]) -> None:
+    async def store(exchange: Exchange) -> None: ...
+
+    question = Exchange("Hi", [call])
+    events, _, _ = played("Done.", conversation=History("c", question=question), checkpoint=store)
+    assert events[:-2] == ends
 
 
 # Identical calls
