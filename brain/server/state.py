@@ -87,19 +87,21 @@ class ServerState:
 
     def _measure(self, elapsed: float) -> None:
         """Update the limits after this time since the last measurement, and reject connections under overload."""
-        loop = asyncio.get_running_loop()
-        admission, was_overloaded = self.admission, self.admission.is_overloaded
+        loop, admission = asyncio.get_running_loop(), self.admission
         admission.measure(elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
         self.telemetry.metrics.set_lag(admission.lag)
         self.telemetry.metrics.set_model_states(self.engine.model_states())  # a pause ends without a turn
-        if was_overloaded != admission.is_overloaded:
-            state = "no longer overloaded" if was_overloaded else "overloaded: new turns that cannot start soon get 503"
-            counts = admission.waiting, len(self.engine.runs.running)
-            log.warning("The server is %s (lag %.2f s, %d turns waiting, %d running)", state, admission.lag, *counts)
         if admission.is_overloaded and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
-                self.telemetry.metrics.count_rejection("overload")
+                self.record_overload()
         self.acceptor.answer_rejected(loop.time())
+
+    def record_overload(self) -> None:
+        """Count and log a new turn that is rejected. A lag that rejects nothing is only a metric."""
+        self.telemetry.metrics.count_rejection("overload")
+        lag, waiting, running = self.admission.lag, self.admission.waiting, len(self.engine.runs.running)
+        message = "The server is overloaded: a new turn gets 503 (lag %.2f s, %d turns waiting, %d running)"
+        log.warning(message, lag, waiting, running)
 
     async def _store_blocked(self, blocked: Blocked) -> None:
         """Store the report for `brain check`."""

@@ -243,7 +243,9 @@ def test_idle_connections_make_room_and_busy_ones_do_not(monkeypatch: pytest.Mon
         assert rest(one_too_many) == rest(silent) == b""
 
 
-def test_an_overloaded_server_rejects_new_turns_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overloaded_server_rejects_new_turns_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with brain_served(ORIGINS="https://chat.example") as server, client_of(server) as client:
         release = asyncio.Event()
         server.play(Player(["word ", release, "more"]))
@@ -264,13 +266,16 @@ def test_an_overloaded_server_rejects_new_turns_and_nothing_else(monkeypatch: py
                 assert answer.json()["error"]
         assert client.get("/v1/chat/stream", params={"message": "hi"}).status_code == 503
         assert 'brain_refused_total{reason="overload"} 11.0' in metrics(server)
+        assert caplog.text.count("a new turn gets 503") == 11
         assert client.post(f"/v1/turns/{turn}/steer", json={"message": "on"}).status_code == 202
         server.release(release)
         assert "event: done" in client.get(f"/v1/turns/{turn}/events").text
     assert server.state.connections.open_count == 0
 
 
-def test_an_overload_is_measured_and_connections_are_then_accepted_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overload_is_measured_and_connections_are_then_accepted_by_hand(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(state, "FIRST_MEASURE_SECONDS", 0.0)
     monkeypatch.setattr(state, "MEASURE_SECONDS", 0.01)
     monkeypatch.setattr(admission, "LAG_SECONDS", -1.0)
@@ -294,6 +299,7 @@ def test_an_overload_is_measured_and_connections_are_then_accepted_by_hand(monke
         monkeypatch.setattr(admission, "CALM_LAG_SECONDS", 1e9)
         monkeypatch.setattr(admission, "CALM_SECONDS", 0.0)
         server.on_loop(wait_overloaded(False))
+    assert "overloaded" not in caplog.text  # nothing was rejected
 
 
 def test_the_limit_on_open_files_is_raised() -> None:

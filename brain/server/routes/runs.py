@@ -66,7 +66,7 @@ async def begin_run(
         state.telemetry.record(run.snapshot(), run.conversation_id, user, traceparent)
 
     if state.admission.capacity < 1:
-        state.telemetry.metrics.count_rejection("overload")
+        state.record_overload()
         raise unavailable("overload")
     with state.admission.waiting_turn(), ExitStack() as after_failure:
         state.rate_limits.acquire(user, time.monotonic())
