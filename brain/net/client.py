@@ -64,11 +64,7 @@ class HTTPClient(httpx.AsyncClient):
         if self._own_transport is None:
             return await self.send(request, stream=True)
         response = await self._own_transport.handle_async_request(request)
-        try:
-            await reject_compressed(response)
-        except BaseException:
-            await response.aclose()
-            raise
+        await reject_compressed(response)
         return response
 
 
@@ -76,6 +72,7 @@ async def reject_compressed(response: httpx.Response) -> None:
     """Reject compressed responses: decompression could fill the memory and would block the event loop."""
     encoding = response.headers.pop("Content-Encoding", "")
     if encoding.lower() not in ("", "identity") and response.status_code == 200:
+        await response.aclose()
         message = "The model server compresses its responses. Turn off compression on it or on its proxy."
         raise ModelError("model_failed", message, f"Content-Encoding: {encoding[:100]}", recoverable=False)
 

@@ -157,7 +157,7 @@ class Fetch:
             raise Refused(
                 f"{_host_name(first)} did not respond within {request.seconds:.3g} seconds", ANOTHER
             ) from None
-        except (httpx.TransportError, ssl.SSLError, OSError):
+        except (httpx.TransportError, OSError):
             raise Refused(f"could not connect to {_host_name(first)}, or the connection broke", ANOTHER) from None
 
     async def _fetch_once(self, url: httpx.URL, request: "_Request") -> "Page | _Redirect":
@@ -175,15 +175,13 @@ class Fetch:
                 if response.status_code not in _REDIRECTS or not target:
                     return await _read_page(response, url, request.types, request.most)
                 try:
-                    joined = _check_host(url.join(target[:URL_LENGTH]).copy_with(fragment=None))
+                    joined = normalize_url(str(url.join(target)))
                 except (httpx.InvalidURL, ValueError):
                     raise Refused(f"{_host_name(url)} redirects to an invalid URL", ANOTHER) from None
-                return _Redirect(response.status_code, joined)
+                return _Redirect(response.status_code, httpx.URL(joined))
 
     async def _resolve_allowed(self, url: httpx.URL, trusted: Origin | None) -> Sequence[str]:
         """The addresses of a host, all of which are allowed."""
-        if url.scheme not in _PORTS or not url.host:
-            raise Refused("the URL does not start with http:// or https://", "use an http:// or https:// URL")
         if url.userinfo:
             raise Refused("the URL contains a user name or password", "remove it from the URL")
         host, port = _host_of(url), _port_of(url)
@@ -284,9 +282,8 @@ async def _read_page(response: httpx.Response, url: httpx.URL, types: Sequence[s
     kind = kind.strip().lower()
     if response.is_success and response.request.method != "HEAD" and not _fits(kind, types):
         raise Refused(f"{_host_name(url)} sent the type {kind[:60] or '(none)'}, which cannot be read", ANOTHER)
-    with suppress(ValueError):
-        if int(response.headers.get("Content-Length", 0)) > most:
-            raise _too_large(url, most)
+    if int(response.headers.get("Content-Length", 0)) > most:
+        raise _too_large(url, most)
     pieces, size = [], 0
     async with aclosing(cast(Any, response.aiter_raw(65536))) as raw:
         async for piece in _decompress(raw, response.headers.get("Content-Encoding", ""), url, most):
@@ -357,17 +354,11 @@ def _too_large(url: httpx.URL, most: int) -> Refused:
 
 def _host_name(url: httpx.URL) -> str:
     """The host for a `Refused.reason`."""
-    return url.host[:100] or "the host"
+    return url.host[:100]
 
 
-def _check_host(url: httpx.URL) -> httpx.URL:
-    """Return the URL; raise `ValueError` for a host such as `xn--a`, which httpx detects too late."""
-    _ = url.host
-    return url
-
-
-def _origin_of(url: httpx.URL) -> Origin | None:
-    return (url.scheme, _host_of(url), _port_of(url)) if url.scheme in _PORTS else None
+def _origin_of(url: httpx.URL) -> Origin:
+    return url.scheme, _host_of(url), _port_of(url)
 
 
 def _host_of(url: httpx.URL) -> str:

@@ -28,7 +28,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 def is_public(address: str) -> bool:
     """Return whether a numeric address is public; False for an invalid address."""
     try:
-        found = ip_address(address.partition("%")[0])
+        found = ip_address(address)
     except ValueError:
         return False
     return _is_public_v4(found) if isinstance(found, IPv4Address) else _is_public_v6(found)

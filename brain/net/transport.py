@@ -13,7 +13,6 @@ import httptools
 import httpx
 
 MAX_UNREAD_BYTES = 256 * 1024
-MAX_IDLE_CONNECTIONS = 64
 MAX_HEAD_BYTES = 64 * 1024
 
 BODY = "body"
@@ -29,7 +28,6 @@ class Transport(httpx.AsyncBaseTransport):
     def __init__(self) -> None:
         self._idle: dict[Origin, list[_Connection]] = {}
         self._tls: ssl.SSLContext | None = None
-        self._is_closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and wait for the headers of the response.
@@ -43,8 +41,9 @@ class Transport(httpx.AsyncBaseTransport):
         head += [b"%b: %b" % (name, value) for name, value in request.headers.raw]
         message = b"\r\n".join([*head, b"", body])
         timeouts = request.extensions.get("timeout", {})
-        connection = self._take_idle(origin)
-        if connection is not None:
+        idle = self._idle[origin] = [one for one in self._idle.get(origin, ()) if one.is_open]
+        if idle:
+            connection = idle.pop()
             try:
                 return await self._send(connection, message, request, timeouts)
             except httpx.RemoteProtocolError:
@@ -54,10 +53,8 @@ class Transport(httpx.AsyncBaseTransport):
         return await self._send(connection, message, request, timeouts)
 
     async def aclose(self) -> None:
-        """Close idle connections; active ones close after their response."""
-        self._is_closed = True
-        idle, self._idle = self._idle, {}
-        for connections in idle.values():
+        """Close idle connections."""
+        for connections in self._idle.values():
             for connection in connections:
                 connection.abort()
 
@@ -77,21 +74,9 @@ class Transport(httpx.AsyncBaseTransport):
         headers, connection.headers = connection.headers, []
         return httpx.Response(connection.status, headers=headers, stream=body, request=request, extensions={BODY: body})
 
-    def _take_idle(self, origin: Origin) -> "_Connection | None":
-        idle = self._idle.get(origin, [])
-        while idle:
-            connection = idle.pop()
-            if connection.is_open:
-                return connection
-        return None
-
     def add_idle(self, connection: "_Connection") -> None:
         """Store a connection for reuse."""
-        idle = [one for one in self._idle.get(connection.origin, ()) if one.is_open]
-        if len(idle) < MAX_IDLE_CONNECTIONS and not self._is_closed:
-            self._idle[connection.origin] = [*idle, connection]
-        else:
-            connection.abort()
+        self._idle.setdefault(connection.origin, []).append(connection)
 
     async def _connect(self, origin: Origin, seconds: float | None) -> "_Connection":
         is_secure, host, port = origin
@@ -105,7 +90,7 @@ class Transport(httpx.AsyncBaseTransport):
                 )
         except TimeoutError as error:
             raise httpx.ConnectTimeout("no connection in time") from error
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:
             raise httpx.ConnectError(str(error)) from error
         return connection
 
@@ -125,7 +110,7 @@ class _Connection(asyncio.Protocol):
         self.headers: list[tuple[bytes, bytes]] = []
         self.has_received = False
         self.is_complete = True
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
         self._parser: Any = None
         self.parts: list[bytes] = []
         self.on_body = self.parts.append  # httptools calls it for each chunk of each read
@@ -142,7 +127,7 @@ class _Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         """Whether the connection can send a request."""
-        return self.error is None and self._transport is not None and not self._transport.is_closing()
+        return not self._transport.is_closing()
 
     async def send(self, message: bytes, *, without_body: bool) -> None:
         """Send a request, and wait for the headers of the response."""
@@ -150,7 +135,6 @@ class _Connection(asyncio.Protocol):
         self.status, self.headers, self.has_received, self.is_complete = 0, [], False, False
         self._has_head, self._without_body = False, without_body
         self._until_close = self._is_kept_alive = False
-        assert self._transport is not None
         self.unread = 0
         self._transport.write(message)
         while not self._has_head:
@@ -166,19 +150,16 @@ class _Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close the connection immediately."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     def resume(self) -> None:
         """Continue to receive, after a pause for a slow reader."""
         self.is_paused = False
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._transport.resume_reading()
 
     # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
@@ -192,10 +173,10 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self.error = httpx.RemoteProtocolError(f"not HTTP: {error}")
             self.abort()
-        if not self._has_head and self.unread > MAX_HEAD_BYTES and self.error is None:
+        if not self._has_head and self.unread > MAX_HEAD_BYTES:
             self.error = httpx.RemoteProtocolError("the response headers are too large")
             self.abort()
-        if self.unread > MAX_UNREAD_BYTES and not self.is_paused and self._transport is not None:
+        if self.unread > MAX_UNREAD_BYTES and not self.is_paused:
             self.is_paused = True
             self._transport.pause_reading()
         if self.waiter is not None and not self.waiter.done():
@@ -228,7 +209,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._has_head:
             self.is_complete = True
-            self._is_kept_alive = not self._until_close and bool(self._parser.should_keep_alive())
+            self._is_kept_alive = bool(self._parser.should_keep_alive())
         else:
             self.headers = []
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trustme
 
-from brain import Page, Refused
+from brain import Page, Refused, concurrency
 from brain.net.fetch import Fetch, normalize_url, resolve_host
 
 Answer = bytes | Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -330,6 +330,7 @@ PACKED = gzip.compress(b"hello", mtime=0)
         (answer(Content_Length="5000000"), {}, "4 MiB"),
         (endless_body, {"most": 524_288}, "0.5 MiB"),
         (answer(gzip.compress(bytes(64_000_000), mtime=0), Content_Encoding="gzip"), {}, "4 MiB"),
+        (answer(gzip.compress(b"", mtime=0) * 300_000, Content_Encoding="gzip", Content_Length=""), {}, "4 MiB"),
         *(
             (answer(gzip.compress(b"x", mtime=0), Content_Encoding=encoding), {}, "compression")
             for encoding in ("br", "zstd", "gzip, gzip", "gzip,deflate", "x")
@@ -425,6 +426,11 @@ def test_a_resolver_that_hangs_is_left_behind() -> None:
             await task
 
     asyncio.run(main())
+
+
+def test_without_a_thread_no_name_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "MAX_THREADS", 0)
+    assert "at the moment" in asyncio.run(reason_of(Fetch()("http://example.org/")))
 
 
 def test_the_resolver_of_the_machine() -> None:
@@ -565,7 +571,8 @@ def test_redirects_are_followed() -> None:
 @pytest.mark.parametrize(
     "target",
     ["http://{trap}/", "//{trap}/", "http://localhost:{port}/", "http://169.254.169.254/", "file:///etc/passwd",
-     "http://user@{trap}/", "http://[::1]:{port}/", "gopher://{trap}/", "http://\x00/", "http://[", "x" * 9000],
+     "http://user@{trap}/", "http://[::1]:{port}/", "gopher://{trap}/", "http://\x00/", "http://[", "x" * 9000,
+     "http://xn--a/", "http:///"],
 )  # fmt: skip
 def test_a_redirect_is_checked_like_the_first_address(target: str) -> None:
     async def main() -> int:

@@ -2,7 +2,9 @@
 
 import asyncio
 import gzip
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -12,7 +14,7 @@ import trustme
 
 from brain.errors import ModelError
 from brain.net import client as model_client
-from brain.net.transport import Transport
+from brain.net.transport import BODY, Transport
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -164,7 +166,7 @@ def test_connections_are_used_again(answers: tuple[bytes, ...], requests: list[i
 
 
 @pytest.mark.parametrize("leaves", ["in the body", "before the head"])
-def test_a_request_that_is_left_early_closes_its_connection(leaves: str) -> None:
+def test_a_request_that_is_left_early_closes_its_connection(leaves: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         has_request = asyncio.Event()
 
@@ -186,6 +188,93 @@ def test_a_request_that_is_left_early_closes_its_connection(leaves: str) -> None
                 with pytest.raises(asyncio.CancelledError):
                     await request
             await server.ended.wait()
+
+    asyncio.run(main())
+    assert caplog.text == ""
+
+
+def test_a_response_that_is_closed_twice_frees_its_connection_once() -> None:
+    async def main() -> int:
+        connections = 0
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            while await read_head(reader):
+                writer.write(PLAIN)
+
+        async with serving(answer) as (server, client):
+            async with client.stream("GET", server.url) as response:
+                assert await response.aread() == b"hello"
+                body = response.extensions[BODY]
+                await body.aclose()
+                await body.aclose()
+            await asyncio.gather(*(client.get(server.url) for _ in range(2)))
+        return connections
+
+    assert asyncio.run(main()) == 2
+
+
+def test_data_that_nobody_asked_for_is_no_answer() -> None:
+    """As a server sends it that closes an idle connection."""
+
+    async def main() -> bytes:
+        has_read = asyncio.Event()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_head(reader)
+            writer.write(PLAIN)
+            await has_read.wait()
+            writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 3\r\n\r\nbad")
+            await reader.read()
+
+        async with serving(answer) as (server, client):
+            await client.get(server.url)
+            has_read.set()
+            await server.ended.wait()
+            return (await client.get(server.url)).content
+
+    assert asyncio.run(main()) == b"hello"
+
+
+def test_a_request_is_not_repeated_after_the_first_byte_of_its_answer() -> None:
+    requests = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        for data in (PLAIN, b"HTTP/1.1 200"):
+            await read_head(reader)
+            requests += 1
+            writer.write(data)
+            await writer.drain()
+
+    async def main() -> None:
+        async with serving(answer) as (server, client):
+            await client.get(server.url)
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.get(server.url)
+
+    asyncio.run(main())
+    assert requests == 2
+
+
+def test_a_reset_is_no_end_of_a_body() -> None:
+    async def main() -> None:
+        has_read = asyncio.Event()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_head(reader)
+            writer.write(UNTIL_CLOSE)
+            await has_read.wait()
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+        async with serving(answer) as (server, client), client.stream("GET", server.url) as response:
+            reads = response.aiter_raw()
+            assert await anext(reads) == b"hello"
+            has_read.set()
+            with pytest.raises(httpx.RemoteProtocolError):
+                await anext(reads)
 
     asyncio.run(main())
 
@@ -225,17 +314,18 @@ def endless(first: bytes, line: bytes) -> Answer:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "problem"),
     [
-        *map(writes, (b"", b"HTTP/1.1 200", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n")),
-        endless(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
-        endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        *((writes(data), "closed the connection") for data in (b"", b"HTTP/1.1 200")),
+        *((writes(data), "not HTTP") for data in (b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n")),
+        (endless(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"), "too large"),
+        (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "too large"),
     ],
 )
-def test_what_is_no_response_is_an_error(answer: Answer) -> None:
+def test_what_is_no_response_is_an_error(answer: Answer, problem: str) -> None:
     async def main() -> None:
         async with serving(answer) as (server, client):
-            with pytest.raises(httpx.RemoteProtocolError):
+            with pytest.raises(httpx.RemoteProtocolError, match=problem):
                 await client.get(server.url)
 
     asyncio.run(main())
@@ -248,6 +338,8 @@ def test_a_server_that_is_not_there_cannot_be_reached() -> None:
         async with connect() as client:
             with pytest.raises(httpx.ConnectError):
                 await client.get(server.url)
+            with pytest.raises(httpx.ConnectTimeout):
+                await client.get(server.url, timeout=httpx.Timeout(None, connect=0.0))
 
     asyncio.run(main())
 
@@ -375,3 +467,43 @@ def test_nothing_is_unpacked(
                 return response.status_code, b"".join([data async for data in model_client.stream_body(response)])
 
     assert asyncio.run(main()) == expected
+
+
+def test_a_compressed_answer_closes_its_connection() -> None:
+    async def main() -> None:
+        data = answered(200, BOMB, b"Content-Encoding: gzip")
+        async with Server(writes(data, keep=True)) as server, model_client.HTTPClient(server.url) as client:
+            with pytest.raises(ModelError):
+                await client.send_prepared(client.prepare_post("/chat"), b"{}")
+            await server.ended.wait()
+
+    asyncio.run(main())
+
+
+def test_a_user_in_the_url_signs_in() -> None:
+    async def main() -> str:
+        async with model_client.HTTPClient("http://ada:secret@localhost:9") as client:
+            return client.prepare_post("/chat").headers["Authorization"]
+
+    assert asyncio.run(main()) == "Basic YWRhOnNlY3JldA=="
+
+
+def test_a_body_that_is_left_early_closes_a_response_of_httpx() -> None:
+    class Stream(httpx.AsyncByteStream):
+        is_closed = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"hel"
+            yield b"lo"
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    async def main() -> bool:
+        stream = Stream()
+        body = model_client.stream_body(httpx.Response(200, stream=stream))
+        assert await anext(aiter(body)) == b"hel"
+        await body.aclose()
+        return stream.is_closed
+
+    assert asyncio.run(main())
