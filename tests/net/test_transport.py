@@ -232,6 +232,7 @@ def test_data_that_nobody_asked_for_is_no_answer() -> None:
             await client.get(server.url)
             has_read.set()
             await server.ended.wait()
+            has_read.clear()
             return (await client.get(server.url)).content
 
     assert asyncio.run(main()) == b"hello"
