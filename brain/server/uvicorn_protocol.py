@@ -43,7 +43,7 @@ class _StopParsing(Exception):
 
 def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
     """Write a chunk of a body without an `await`. Return False if the client is not ready for it."""
-    if cycle.flow.write_paused or cycle.disconnected or cycle.response_complete or not cycle.chunked_encoding:
+    if cycle.flow.write_paused or cycle.disconnected or not cycle.chunked_encoding:  # HEAD has no body
         return False
     if data:
         cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
@@ -63,11 +63,9 @@ class Protocol(HttpToolsProtocol):
         ] = []  # of requests without a complete response; the first is in progress
         self._buffered = 0  # bytes that no request has consumed yet
         self._timer: TimerHandle | None = None
-        app: Any = self.app
-        self._proxies: Any = getattr(app, "trusted_hosts", ())
-        while not hasattr(app, "state"):  # the application inside uvicorn's middleware
-            app = app.app
-        self._state: ServerState = app.state.brain
+        proxies: Any = self.app  # uvicorn's middleware around the application
+        self._proxies = proxies.trusted_hosts
+        self._state: ServerState = proxies.app.state.brain
         self._address: str | None = None  # the address that counts this connection
         self._limit_reached: Reason | None = None  # the limit that rejects this connection
         self._is_rejecting = False
@@ -109,8 +107,6 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse data. Reading continues while requests wait, to detect a disconnect."""
-        if self._is_rejecting:
-            return
         self._buffered += len(data)
         super().data_received(data)
         if self._buffered > HEAD_BYTES:
@@ -133,12 +129,10 @@ class Protocol(HttpToolsProtocol):
         if not self._cycles and (reason := self._find_rejection()):
             self._reject(reason)
             return
-        before = self.cycle
         super().on_headers_complete()
-        if self.cycle is not before:
-            self._cycles.append(self.cycle)
-            extensions: dict[str, Any] = {WRITE_EXTENSION: partial(write_chunk, self.cycle)}
-            self.scope["extensions"] = extensions
+        self._cycles.append(self.cycle)
+        extensions: dict[str, Any] = {WRITE_EXTENSION: partial(write_chunk, self.cycle)}
+        self.scope["extensions"] = extensions
         self._reset_buffered()
 
     def on_body(self, body: bytes) -> None:
@@ -204,7 +198,7 @@ class Protocol(HttpToolsProtocol):
     # Connection limits
 
     def _is_from_proxy(self) -> bool:
-        """Whether the peer is a trusted proxy, whose requests name their clients."""
+        """Whether the peer is a trusted proxy, whose requests name their clients; or is gone already."""
         return self.client is None or self.client[0] in self._proxies
 
     def _count_address(self, host: str) -> None:

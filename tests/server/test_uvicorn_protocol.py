@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from brain_servers import Server, brain_served, client_of
@@ -14,7 +16,7 @@ from turn_helpers import Player
 
 from brain.server import admission, state, uvicorn_protocol
 from brain.server.admission import Acceptor
-from brain.server.uvicorn_protocol import HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
+from brain.server.uvicorn_protocol import HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED, write_chunk
 
 OPEN_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 HEALTH = OPEN_HEAD + b"\r\n"
@@ -62,6 +64,16 @@ def is_cut_off(connection: socket.socket, data: bytes, limit: int = 40_000_000) 
     except OSError as error:
         return not isinstance(error, TimeoutError)
     return False
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"disconnected": True, "chunked_encoding": True}, {"disconnected": False, "chunked_encoding": None}],
+    ids=["client that is gone", "HEAD /v1/tasks/events"],
+)
+def test_nothing_is_written_at_once(state: dict[str, bool]) -> None:
+    cycle: Any = SimpleNamespace(flow=SimpleNamespace(write_paused=False), transport=None, **state)
+    assert not write_chunk(cycle, b"data")
 
 
 # Heads
@@ -218,6 +230,11 @@ def test_behind_a_proxy_the_forwarded_address_is_limited() -> None:
         assert [is_rejected(ask(b"203.0.113.7")) for _ in range(3)] == [False, False, True]
         assert is_rejected(answer := ask(b"203.0.113.7", HEALTH + HEALTH))
         assert answer.count(b"HTTP/1.1") == 1
+        for more in (UPLOAD + b"Content-Length: 100000\r\n\r\n" + b" " * 100_000, HEALTH + b"garbage\r\n\r\n"):
+            data = more.replace(b"Host", b"X-Forwarded-For: 203.0.113.7\r\nHost", 1)
+            with connect(server, data) as connection:
+                assert is_rejected(answer := rest(connection))
+            assert answer.count(b"HTTP/1.1") == 1
         assert not any(is_rejected(ask(other)) for other in (b"203.0.113.8", b"127.0.0.1", b"2001:db8::1"))
         assert [is_rejected(ask(b"2001:db8::%d" % n)) for n in (2, 3)] == [False, True], "all of one /64"
 
