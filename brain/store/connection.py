@@ -33,10 +33,8 @@ SENTENCES = {
     sqlite3.SQLITE_CANTOPEN: "The database cannot be opened.",
     sqlite3.SQLITE_IOERR: "The database cannot be read or written.",
     sqlite3.SQLITE_BUSY: "Another process is using the database. Try again.",
-    sqlite3.SQLITE_LOCKED: "The database is in use. Try again.",
     sqlite3.SQLITE_NOTADB: "The database is damaged.",
     sqlite3.SQLITE_CORRUPT: "The database is damaged.",
-    sqlite3.SQLITE_TOOBIG: "This is too large to store.",
 }
 """For users, without the path of the file."""
 UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
@@ -151,13 +149,11 @@ def as_store_errors() -> Iterator[None]:
 
 
 def raise_store_error(error: sqlite3.Error | UnicodeDecodeError) -> NoReturn:
-    """Raise an error of SQLite as `StoreError`, or unchanged if it is a fault of Brain."""
-    if isinstance(error, sqlite3.ProgrammingError):
-        raise error
+    """Raise an error of SQLite as `StoreError`."""
     code = code_of(error)
     sentence = SENTENCES.get(code, "The database cannot be used.")
     detail = getattr(error, "sqlite_errorname", type(error).__name__)
-    may_pass = code in (*UNWRITABLE, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    may_pass = code in (*UNWRITABLE, sqlite3.SQLITE_BUSY)
     raise StoreError(sentence, detail, may_pass=may_pass) from None
 
 

@@ -303,8 +303,6 @@ class Database:
                     await self.write_unsynced(_write_pages if self._is_unwritable else _write_page)
         except StoreError as error:
             return error.message
-        except OSError:
-            return SENTENCES[sqlite3.SQLITE_IOERR]
         except TimeoutError:  # earlier writes in the queue may still succeed
             return SENTENCES[sqlite3.SQLITE_IOERR] if self._is_unwritable else None
         return None
@@ -412,8 +410,6 @@ class Database:
 
 def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
     for one, outcome in zip(group, outcomes, strict=True):
-        if one.future.cancelled():
-            continue
         if isinstance(outcome, BaseException):
             one.future.set_exception(outcome)
         else:

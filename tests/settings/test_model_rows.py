@@ -175,6 +175,8 @@ HOST, BASE, KEY = "OLLAMA_HOST", "OPENAI_BASE_URL", "OPENAI_API_KEY"
          {"openai:a": ("https://api.openai.com.evil.example/v1", None)}),
         ({"MODEL": "openai:a", KEY: "o", BASE: "http://y:1/v1", "MODEL_URL": "http://y:2/v1"},
          {"openai:a": ("http://y:2/v1", None)}),
+        ({"MODEL": "openai:a", KEY: "o", BASE: "http://y:99999/v1", "MODEL_URL": "http://x/v1"},  # another program's
+         {"openai:a": ("http://x/v1", None)}),
         ({"MODEL": "ollama:b", KEY: "o"}, {"ollama:b": (OLLAMA, None)}),
         # OLLAMA_HOST
         ({"MODEL": "auto", HOST: "x"}, {"auto": ("http://x:11434", None)}),

@@ -1,9 +1,12 @@
 """The file: where it is, which files are refused, damage, a full disk, a stuck process, and how work shares threads."""
 
 import asyncio
+import errno
 import gzip
 import json
 import logging
+import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -11,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from limits import WAIT_SECONDS
@@ -18,7 +22,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, questio
 
 from brain.errors import BadRequest, StoreError
 from brain.store import connection, conversations, items, open_store, server_data, turns, users, vectors
-from brain.store.database import Database
+from brain.store.database import MIN_FREE_BYTES, Database
 from brain.store.rows import LATEST, micros
 from brain.store.store import Store
 from brain.store.tx import Tx
@@ -93,6 +97,7 @@ def damage_schema(path: Path) -> None:
         (lambda path: [path.unlink(), path.mkdir()], "is a directory; use a file."),
         (partial(write_sql, script="CREATE TABLE t (x)", new=True), "is a database of another program"),
         (partial(write_sql, script="PRAGMA user_version = 99"), "was written by a newer version of Brain"),
+        (partial(write_sql, script="PRAGMA user_version = 13"), "was written by an unreleased version of Brain"),
     ],
 )
 async def test_a_file_that_cannot_be_used_is_refused_and_stays(
@@ -261,6 +266,36 @@ async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: p
     assert len([line for line in caplog.messages if "brain.db is on a full disk" in line]) == 1
 
 
+async def test_a_disk_that_is_nearly_full_is_a_problem(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await file_store.find_problem() is None
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=MIN_FREE_BYTES - 1))
+    assert await file_store.find_problem() == "The disk is full."
+
+
+async def test_a_disk_that_cannot_be_synced_is_an_error(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(StoreError, match="cannot be read or written") as caught:
+        await file_store.write(users.set_recalls, "ada", False)
+    assert caught.value.may_pass
+
+
+async def test_permissions_that_cannot_be_changed_are_logged(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(file: Path, mode: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    path.parent.mkdir()
+    path.touch(0o666)
+    path.chmod(0o666)
+    monkeypatch.setattr(Path, "chmod", fail)
+    await (await open_store(f"sqlite:{path}")).close()
+    assert "is accessible to other system users" in caplog.text
+
+
 @pytest.mark.parametrize("by", ["the next turn", "time", "deletion", "closing"])
 async def test_an_answer_is_stored_when_the_disk_has_space_again(
     path: Path, by: str, monkeypatch: pytest.MonkeyPatch
@@ -373,6 +408,13 @@ async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch
         assert {type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)} == {StoreError}
 
 
+async def test_a_stuck_process_is_no_problem_of_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.store.database.PROBE_SECONDS", 0.0)
+    async with store_at(path) as store:
+        with stuck_writer(path):
+            assert await store.find_problem() is None
+
+
 class Blocker:
     """Work that holds a thread of the store until it is released."""
 
@@ -472,6 +514,24 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(
     assert names == ["a", "b", "c"]
     await database.close_file()
     assert [one for one in statements if one in ("BEGIN IMMEDIATE", "COMMIT")] == ["BEGIN IMMEDIATE", "COMMIT"] * 3
+
+
+async def test_what_sqlite_undoes_with_the_whole_group_is_written_alone(path: Path) -> None:
+    """As it does on some errors of the disk."""
+
+    def undo(tx: Tx) -> None:
+        tx.execute("ROLLBACK")
+        raise sqlite3.OperationalError("disk I/O error")
+
+    blocker = Blocker()
+    async with store_at(path) as store:
+        holding = await blocker.hold(lambda: store.submit(blocker))
+        waiting = [store.submit(lambda tx: users.set_recalls(tx, "ada", False)), store.submit(undo)]
+        blocker.release()
+        assert await holding
+        done, failed = await asyncio.gather(*waiting, return_exceptions=True)
+        assert (done, type(failed)) == (None, StoreError)
+        assert not await store.read(users.recalls, "ada")
 
 
 async def test_specialists_that_blocked_are_listed_for_a_month() -> None:
