@@ -16,8 +16,7 @@ from brain.assist.params import Filled, build_params, fill_params
 from brain.assist.proposal import is_yes, propose
 from brain.assist.result_answer import ResultText, compose_answer
 from brain.assist.router import Choice, Previous, Router, find_router
-from brain.concurrency import NoThread
-from brain.errors import ModelError, Refused
+from brain.errors import Refused
 from brain.messages import CLOCK_NOTE, RECALL_NOTE, Attachment, Chunk, Finish, Message
 from brain.models.model import Model, PassRequest
 from brain.plugins.context import AssistContext
@@ -98,10 +97,7 @@ class Builtin(Model):
         if TASK_DONE in system and "<final_output>" not in system:  # it directs another model
             text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
         elif request.turn_pass == 0 or not has_answered:
-            try:
-                router = await find_router(tuple(self._specialists.values()), self._store)
-            except NoThread:
-                raise ModelError("model_failed", "The server is too busy for the demo model.") from None
+            router = await find_router(tuple(self._specialists.values()), self._store)
             text = await self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, messages, router)
         else:
             blocks = [block for one in newest for block in _parse_notes(one.content).blocks]

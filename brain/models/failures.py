@@ -110,8 +110,6 @@ def _find_cause(error: BaseException) -> str:
     timeouts = {httpx.ConnectTimeout: "connecting timed out", httpx.ReadTimeout: "the server sent nothing in time"}
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, BaseExceptionGroup):
-            cause = cause.exceptions[0]
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"TLS certificate: {cause.verify_message}"
         if isinstance(cause, socket.gaierror):
@@ -129,9 +127,7 @@ def is_broken_call(error: Any) -> bool:
 
 
 def find_error(event: Mapping[str, Any]) -> Any:
-    """Return the failure that an event reports, in the forms of all servers; None without one."""
-    if error := event.get("error"):
-        return error
+    """Return the failure that an event without `error` reports, in the forms of all servers; None without one."""
     if event.get("object") == "error" or event.get("type") == "error":  # vLLM, SGLang; Anthropic
         return event
     if isinstance(status := event.get("base_resp"), dict) and status.get("status_code"):  # MiniMax

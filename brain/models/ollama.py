@@ -253,10 +253,7 @@ async def find_model(url: str, seconds: float, key: str | None = None) -> str | 
 
 
 def _modified_at(model: "ollama.ListResponse.Model") -> float:
-    try:
-        return 0.0 if model.modified_at is None else model.modified_at.timestamp()
-    except (OverflowError, ValueError):  # a year that the clock cannot represent
-        return 0.0
+    return 0.0 if model.modified_at is None else model.modified_at.timestamp()
 
 
 async def _show(server: httpx.AsyncClient, name: str) -> _ModelDetails:

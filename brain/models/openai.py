@@ -147,8 +147,6 @@ class OpenAI(Remote):
     async def _ask_completion(self, request: PassRequest) -> Answer:
         await self._identify_again()
         is_plain = self._is_plain(request)
-        if not is_plain and not self._has_call_grammar(request):  # the server is another one now
-            raise completion.CompletionRefused
         prompt = completion.join_texts(request.messages) if is_plain else await self._build_prompt(request)
         body = completion.build_body(self._model, prompt, request.sampling, request.decoding)
         response = await self._http.send_prepared(self._completion, body)

@@ -178,3 +178,11 @@ def test_a_broken_item_is_left_out_wherever_it_stands(odd: bytes) -> None:
 def test_a_failure_is_an_error_wherever_it_stands(odd: bytes) -> None:
     assert decode([[item("a")], [odd], [item("d")]])[0] == [["a"], ["failed"], []]
     assert decode([[item("a")], [item("b"), odd, item("d")]])[0] == [["a"], ["b", "failed"]]
+
+
+def test_a_line_without_end_ends_the_answer() -> None:
+    reply = Reply(ServerSentEvents(), lambda data: ())
+    assert reply.feed(b"x" * (MAX_LINE_BYTES + 1)) == []
+    assert reply.is_over
+    assert reply.error is not None
+    assert "too long" in reply.error.message

@@ -4,10 +4,12 @@ import asyncio
 import itertools
 import json
 import math
+import ssl
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
+import httpx
 import pytest
 from model_answers import STARTED, collect, in_loop, merge, model_of, row
 from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, Reasoning, Server, Wait, models
@@ -16,6 +18,7 @@ from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, NativeCall, PassUsage
 from brain.models import remote
+from brain.models.failures import describe_failure
 from brain.models.model import PassRequest
 from brain.models.native_calls import CUT
 from brain.models.ollama import Ollama
@@ -392,3 +395,18 @@ async def test_cancelling_a_read_closes_the_connection(kind: Kind) -> None:
         await asyncio.wait({task})
         assert task.cancelled()
         await server.generations[0].closed.wait()
+
+
+@in_loop
+async def test_a_server_that_shows_no_model_is_an_error() -> None:
+    answers = {"POST /api/show": (200, b"<html>hello</html>")}
+    async with OllamaServer(answers=answers) as server, model_of(server) as model:
+        with pytest.raises(ModelError):
+            await model.identify()
+
+
+def test_an_untrusted_certificate_is_named() -> None:
+    error, cause = httpx.ConnectError("failed"), ssl.SSLCertVerificationError(1, "failed")
+    cause.verify_message = "self-signed certificate"
+    error.__cause__ = cause
+    assert describe_failure(error, "") == "TLS certificate: self-signed certificate"
