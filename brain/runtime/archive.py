@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -94,21 +95,20 @@ class Archive:
         Raises:
             OSError: A file cannot be deleted.
         """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
+        done: Future[None] = Future()
 
         def work() -> None:
-            error = None
+            done.set_running_or_notify_cancel()
             try:
                 erase(self._folder, user, conversation_id)
-            except OSError as failure:
-                error = failure
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(_settle, done, error)
+            except OSError as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
 
         async with asyncio.timeout(ERASE_SECONDS):
             await asyncio.to_thread(self._work.put, work)
-            await done
+            await asyncio.wrap_future(done)
 
     def erase_soon(self, user: str, conversation_id: str) -> None:
         """Delete the recordings of a conversation that is private from now on, once."""
@@ -265,15 +265,6 @@ def _files(folder: Path) -> Iterator[Path]:
     for day in _days(folder):
         yield from day.glob(f"*{_SUFFIX}")
         yield from day.glob("*.part")
-
-
-def _settle(done: "asyncio.Future[None]", error: OSError | None) -> None:
-    if done.cancelled():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
 
 
 _encode = msgspec.json.Encoder().encode

@@ -54,8 +54,6 @@ from brain.turn.setup import Timeouts, TurnSetup
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
-MAX_BYTES = 256 * 1024 * 1024
-"""Size limit of a recording."""
 ENDED_BY_TURN = ("cancelled", "deadline", "interrupted")
 """Codes of calls that the end of a turn, or of the time for calls, stops."""
 
@@ -109,8 +107,6 @@ class Recording:
             raise BadRequest(f"The recording has version {self.turn.version}; this version of Brain reads {VERSION}.")
         if self.end.is_cut:
             raise BadRequest("The turn was too long to be recorded whole, so it cannot be played.")
-        if not self.turn.setup.models:
-            raise BadRequest("The recording has no models.")
         self.passes = [line for line in lines if isinstance(line, PassLine)]
         self.controls = [line for line in lines if isinstance(line, ControlLine)]
         self.calls = {call.id: call for call in self.end.calls}
@@ -129,8 +125,6 @@ def read_recording(path: Path) -> Recording:
         BadRequest: It is no recording.
         OSError: The file cannot be read.
     """
-    if path.stat().st_size > MAX_BYTES:
-        raise BadRequest(f"{path} has {path.stat().st_size:,} bytes; the limit is {MAX_BYTES:,}.")
     lines = []
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):

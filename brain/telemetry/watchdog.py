@@ -66,18 +66,12 @@ class Watchdog:
         used = self._cpu_seconds()
         while not self._stopped.wait(CHECK_SECONDS):
             before, used = used, self._cpu_seconds()
-            try:
-                # C code that holds the interpreter lock delays this thread until it ends.
-                self._check(holds_lock=used - before >= BLOCKED_SECONDS)
-            except RuntimeError:  # the loop is closed
-                return
+            # C code that holds the interpreter lock delays this thread until it ends.
+            self._check(holds_lock=used - before >= BLOCKED_SECONDS)
 
     def _cpu_seconds(self) -> float:
         """CPU time of the loop's thread; 0 if the system does not report it."""
-        try:
-            return 0.0 if self._clock is None else time.clock_gettime(self._clock)
-        except OSError:  # the thread has ended
-            return 0.0
+        return 0.0 if self._clock is None else time.clock_gettime(self._clock)
 
     def _check(self, *, holds_lock: bool) -> None:
         """Count the checks during one step of a task. A suspended machine adds only one check."""
@@ -100,7 +94,7 @@ class Watchdog:
 
     def _report_block(self, task: asyncio.Task[Any]) -> None:
         frames = _frames(sys._current_frames().get(self._thread))
-        if not frames or self._has_run:  # the step has just ended
+        if self._has_run:  # the step has just ended
             return
         files = self._files()
         own = [frame for frame in frames if frame.f_code.co_filename in files]

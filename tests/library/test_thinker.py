@@ -250,6 +250,25 @@ def test_approvals(run: Run, approves: bool | None, outcome: str) -> None:
     assert names == ([] if approves is None else ["sends"])
 
 
+def test_the_end_of_a_turn_cancels_a_question_for_approval(run: Run) -> None:
+    ends: list[str] = []
+
+    async def work(thinker: Thinker) -> None:
+        async def on_approval(event: ApprovalRequired) -> bool:
+            session.cancel()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ends.append("cancelled")
+            return True
+
+        session = thinker.create_session(on_approval=on_approval)
+        assert (await session.think("Hi")).state == "cancelled"
+
+    run([["SPECIALIST_REQUEST[sends]"]], work)
+    assert ends == ["cancelled"]
+
+
 def test_a_conversation_continues_in_another_process(run: Run, tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'brain.db'}"
 
@@ -315,6 +334,9 @@ def test_rejected_arguments_leave_the_session_as_it_was(run: Run) -> None:
         with pytest.raises(BadRequest) as rejected:
             thinker.create_session(strategy="reason", critic=True)
         assert rejected.value.field == "critic"
+        with pytest.raises(BadRequest) as rejected:
+            thinker.create_session(strategy="fast")  # type: ignore[arg-type]
+        assert rejected.value.field == "strategy"
 
     run([["Hello!"]], work)
     with pytest.raises(BadRequest):

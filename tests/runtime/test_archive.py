@@ -125,3 +125,26 @@ async def test_a_slow_disk_delays_no_turn(tmp_path: Path, caplog: pytest.LogCapt
     may_end.set()
     await archive.close()
     assert len(turns_in(tmp_path)) == MAX_WAITING + 1
+
+
+async def test_recordings_that_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError
+
+    archive = opened(tmp_path)
+    monkeypatch.setattr("brain.runtime.archive.erase", fail)
+    with pytest.raises(PermissionError):
+        await archive.erase("ada", "c")
+    archive.erase_soon("ada", "c")
+    await archive.close()
+    assert "became private could not be deleted" in caplog.text
+
+
+async def test_a_recording_that_breaks_does_not_stop_the_others(tmp_path: Path) -> None:
+    archive = opened(tmp_path)
+    archive.put(recorded("t1", map(line_of, iter(lambda: 1 // 0, 0))))
+    archive.put(recorded("t2", [line_of(1)]))
+    await archive.close()
+    assert turns_in(tmp_path) == ["t2"]
