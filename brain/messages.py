@@ -491,9 +491,22 @@ def new_message_id() -> str:
     return f"m{secrets.token_hex(8)}"
 
 
-def new_turn_id() -> str:
-    """Return a random ID for a turn."""
-    return f"t{secrets.token_hex(8)}"
+PROCESS_LENGTH = 8
+
+
+def new_process_id() -> str:
+    """Return a random ID for a process."""
+    return secrets.token_hex(PROCESS_LENGTH // 2)
+
+
+def new_turn_id(process: str = "") -> str:
+    """Return a random ID for a turn. It begins with that of its process, by which other processes find it."""
+    return f"t{process}{secrets.token_hex(8)}"
+
+
+def process_of(turn_id: str) -> str:
+    """Return the ID of the process that began a turn, or any text for an ID of another form."""
+    return turn_id[1 : 1 + PROCESS_LENGTH]
 
 
 def to_answer_id(turn_id: str) -> str:
@@ -659,6 +672,7 @@ class History(msgspec.Struct):
     Attributes:
         id: ID of the conversation.
         key: Key of the turn's exchange in the store; 0 if it is not stored.
+        epoch: Number of claims of the turn by processes that continued it.
         exchanges: The newest finished exchanges, oldest first.
         count: Number of all exchanges of the conversation.
         attachments: Files of all earlier exchanges, in the order of their IDs.
@@ -678,6 +692,7 @@ class History(msgspec.Struct):
     attachments: Sequence[Attachment] = ()
     user: str = ""
     key: int = 0
+    epoch: int = 0
     count: int = 0
     files: tuple[Attachment, ...] = ()
     question: Exchange | None = None

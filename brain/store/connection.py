@@ -81,7 +81,7 @@ def open_writer(
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA foreign_keys = OFF")  # dropping a replaced table must not delete rows that refer to it
             with transaction(db):
-                _prepare_tables(db)
+                _prepare_tables(db, is_alone=is_alone or path is None or sys.platform == "win32")
             db.execute("PRAGMA foreign_keys = ON")
             if is_alone:
                 with transaction(db):
@@ -228,14 +228,20 @@ def _check_version(db: sqlite3.Connection) -> None:
         )
 
 
-def _prepare_tables(db: sqlite3.Connection) -> None:
-    """Create the tables, or bring those of an older version up to date."""
+def _prepare_tables(db: sqlite3.Connection, *, is_alone: bool) -> None:
+    """Create the tables, or bring those of an older version up to date.
+
+    Raises:
+        _IncompatibleFile: a process of the older version may be using them.
+    """
     ((version,),) = db.execute("PRAGMA user_version")  # again: another process may have done it meanwhile
     if version == schema.VERSION:
         return
     if version == 0:
         for statement in schema.CREATE:
             db.execute(statement)
+    elif not is_alone:
+        raise _IncompatibleFile("is in use by an older version of Brain; stop its processes, then start this version")
     else:
         upgrade.upgrade(db, version)
     db.execute(f"PRAGMA user_version = {schema.VERSION}")

@@ -10,7 +10,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, Exchange, Interaction, Item, Source
-from brain.store import deletion, exchanges, full_text, items, rows, tasks, turn_log, turns, users
+from brain.store import deletion, exchanges, full_text, items, rows, tasks, turns, users
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
@@ -29,11 +29,12 @@ IDLE_CLAIM = 300 * SECOND
 
 _IS_SHOWN = (
     f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} AND e.key > exchange.key AND e.key <= ? "
-    "AND e.until > ? AND exchange.key >= e.replaces)"
+    f"AND {exchanges.IS_ALIVE} AND exchange.key >= e.replaces)"
 )
-
 """Excludes exchanges that a running turn replaces."""
 
+_IS_LAPSED = f"CASE WHEN e.outcome = '' AND NOT {exchanges.IS_ALIVE} THEN 1 ELSE 0 END"
+"""Whether exchange `e` was running in a process that has ended."""
 _MATCHING = full_text.matching("exchange_words")
 _CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sources, c.private"
 
@@ -214,9 +215,9 @@ def read_page(
     newest = list[tuple[Any, ...]]()
     size = 0
     for found in tx.execute(
-        f"SELECT {rows.EXCHANGE}, outcome = '' AND until <= ?, question_id FROM exchange WHERE key BETWEEN ? AND ? "
-        f"{_IS_SHOWN} ORDER BY key DESC LIMIT ?",
-        (tx.now, first, end, last, tx.now, limit),
+        f"SELECT {rows.EXCHANGE}, (SELECT {_IS_LAPSED} FROM exchange e WHERE e.key = exchange.key), question_id "
+        f"FROM exchange WHERE key BETWEEN ? AND ? {_IS_SHOWN} ORDER BY key DESC LIMIT ?",
+        (tx.process, first, end, last, tx.process, limit),
     ):
         length = len(found[1].encode())
         if newest and size + length > PAGE_BYTES:
@@ -225,7 +226,7 @@ def read_page(
         size += length
     oldest = newest[-1][0] if newest else first
     query = f"SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? {_IS_SHOWN} LIMIT 1"
-    more = tx.execute(query, (first, oldest - 1, last, tx.now)).fetchone()
+    more = tx.execute(query, (first, oldest - 1, last, tx.process)).fetchone()
     query = "SELECT exchange, id, name, type, size FROM file WHERE exchange BETWEEN ? AND ? ORDER BY id"
     files = tx.execute(query, (oldest, end)).fetchall()
     keys = {key for key, *_ in newest}
@@ -252,9 +253,9 @@ def find_answer(tx: Tx, user: str, answer_id: str | None) -> tuple[str, Exchange
     where = "" if answer_id is not None else f" AND {exchanges.IS_LISTED}"
     newest = f"SELECT key, id FROM conversation c WHERE user = ?{where} ORDER BY used DESC LIMIT ?"
     found = tx.execute(
-        f"SELECT c.id, e.key, data, outcome = '' AND until <= ?, question_id FROM ({newest}) c "
+        f"SELECT c.id, e.key, data, {_IS_LAPSED}, question_id FROM ({newest}) c "
         f"JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {which} ORDER BY e.started DESC LIMIT 1",
-        (tx.now, users.find(tx, user), NEWEST_SEARCHED if answer_id is None else 2**62, *values),
+        (tx.process, users.find(tx, user), NEWEST_SEARCHED if answer_id is None else 2**62, *values),
     ).fetchone()
     return None if found is None else (found[0], _show(tx, found[1:]))
 
@@ -283,9 +284,8 @@ def delete(tx: Tx, user: str, conversation_id: str) -> int | None:
     row = _find_row(tx, user, conversation_id)
     if row is None:
         return None
-    if turns.is_running(tx, row[0]):
-        raise turns.ConversationBusy
-    turn_log.forget(tx, user, row[0])
+    if (running := turns.find_running(tx, row[0])) is not None:
+        raise turns.ConversationBusy(running[0])
     tasks.remove_all(tx, user, conversation_id)
     deletion.delete_conversation(tx, row[0])
     return int(row[0])
@@ -305,10 +305,9 @@ def delete_user(tx: Tx, user: str) -> Counts:
         f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION})"
     )
     for (conversation,) in tx.execute(query, (number,)).fetchall():
-        if turns.is_running(tx, conversation):
-            raise turns.ConversationBusy
+        if (running := turns.find_running(tx, conversation)) is not None:
+            raise turns.ConversationBusy(running[0])
     counts = users.count(tx, user)
-    turn_log.forget(tx, user)
     deletion.erase_user(tx, number)
     return counts
 
@@ -348,9 +347,9 @@ def claim_idle(tx: Tx, before: datetime, limit: int, *, alone: bool = False) -> 
         "FROM conversation c JOIN user u ON u.key = c.user "
         "WHERE c.unsummarised = 1 AND c.private = 0 AND u.name IS NOT NULL AND c.updated NOT BETWEEN ? AND ? "
         "AND c.claimed NOT BETWEEN ? AND ? "
-        f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} {where}AND e.until > ?) "
+        f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} {where}AND {exchanges.IS_ALIVE}) "
         "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
-        (rows.micros(before), tx.now, tx.now + 1, tx.now + IDLE_CLAIM, tx.now, limit),
+        (rows.micros(before), tx.now, tx.now + 1, tx.now + IDLE_CLAIM, tx.process, limit),
     ).fetchall()
     tx.executemany(
         "UPDATE conversation SET claimed = ? WHERE key = ?", [(tx.now + IDLE_CLAIM, row[0]) for row in found]
@@ -393,8 +392,8 @@ def _find_row(tx: Tx, user: str, conversation_id: str) -> tuple[Any, ...] | None
 
 def _conversation(tx: Tx, row: Sequence[Any], words: Sequence[str]) -> Conversation:
     key, conversation_id, title, created, updated, messages, sources, private, hit = row
-    query = f"SELECT max(e.started) FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ? AND e.until > ?"
-    ((started,),) = tx.execute(query, (*exchanges.span(key), tx.now))
+    query = f"SELECT max(e.started) FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ? AND {exchanges.IS_ALIVE}"
+    ((started,),) = tx.execute(query, (*exchanges.span(key), tx.process))
     excerpt = ""
     if words:  # which are in an exchange, or in the title where no exchange has the key
         exchange = exchanges.read(tx, hit)
@@ -417,5 +416,5 @@ def _show(tx: Tx, row: Sequence[Any]) -> Exchange:
     *columns, is_lapsed, _ = row
     exchange = rows.read_exchange(columns)
     if not exchange.outcome:
-        turn_log.add_text(exchange, turn_log.text_after_snapshot(tx, columns[0]))
+        turns.add_drafts(tx, columns[0], exchange)
     return msgspec.structs.replace(exchange, outcome="interrupted") if is_lapsed else exchange

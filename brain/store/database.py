@@ -4,7 +4,6 @@ import asyncio
 import logging
 import math
 import os
-import secrets
 import shutil
 import sqlite3
 import sys
@@ -20,6 +19,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
+from brain.messages import new_process_id
 from brain.store import connection
 from brain.store.connection import (
     DAMAGE,
@@ -74,14 +74,14 @@ class _TransactionUndone(Exception):
 class SQLiteTx:
     """A transaction of SQLite: see `Tx`."""
 
-    __slots__ = ("execute", "executemany", "now", "process", "running")
+    __slots__ = ("execute", "executemany", "now", "process", "uptime")
 
     def __init__(self, db: sqlite3.Connection, database: "Database") -> None:
         self.execute = db.execute
         self.executemany = db.executemany
         self.process = database.process
-        self.running = database.running
         self.now = round(database.clock() * SECOND)
+        self.uptime = round(database.uptime() * SECOND)
 
 
 class Database:
@@ -90,18 +90,24 @@ class Database:
     Args:
         path: None for memory.
         clock: Returns seconds since 1970.
+        uptime: Returns seconds on the clock of the machine.
 
     Attributes:
-        process: A unique name of this process.
-        running: Keys of the exchanges whose turns run in this process.
+        process: The ID of this process.
         known_version: The last known `data_version`, and when it was read, on the `time.monotonic` clock.
     """
 
-    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.path = path
         self.clock = clock
-        self.process = secrets.token_hex(8)
-        self.running: set[int] = set()
+        self.uptime = uptime
+        self.process = new_process_id()
         self.known_version = 0, -math.inf
         self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
         self._connections: list[sqlite3.Connection] = []  # one per thread; in memory, only the first

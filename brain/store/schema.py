@@ -14,7 +14,9 @@ EXCHANGES = 32
 """Bits of an exchange's key that number it within its conversation; those above are the conversation's."""
 ANSWER_KEY = "key of answers"
 """Name of the secret in the table `exam` with which answers are hashed."""
-VERSION = 16
+PROCESS_SECRET = "secret of processes"
+"""Name of the secret in the table `exam` with which processes sign the requests that they forward."""
+VERSION = 17
 
 TABLES = {
     # `claimed` is the packet about the last run of a task that began; `private_data`: whether a turn has read some
@@ -64,7 +66,8 @@ TABLES = {
         UNIQUE (user, id)
     ) STRICT""",
     # `data` is a `messages.Exchange` as JSON; the other columns are for queries.
-    # `unindexed` is set until the words of the exchange are in the index
+    # `unindexed` is set until the words of the exchange are in the index. `process` runs the turn, or ran it; each claim
+    # raises `epoch`. `request`: the client's ID; `resume`: how another process can continue the turn, see `turns.py`
     "exchange": """CREATE TABLE exchange (
         key INTEGER PRIMARY KEY,
         in_history INTEGER NOT NULL DEFAULT 0,
@@ -72,8 +75,10 @@ TABLES = {
         bytes INTEGER NOT NULL DEFAULT 0,
         started INTEGER NOT NULL,
         ended INTEGER,
-        until INTEGER,
-        owner TEXT,
+        process TEXT,
+        epoch INTEGER NOT NULL DEFAULT 0,
+        request TEXT,
+        resume TEXT NOT NULL DEFAULT '',
         replaces INTEGER,
         outcome TEXT NOT NULL DEFAULT '',
         source TEXT NOT NULL,
@@ -81,7 +86,6 @@ TABLES = {
         answer_id TEXT NOT NULL DEFAULT '',
         recalled_ids TEXT NOT NULL DEFAULT '[]',
         data TEXT NOT NULL,
-        turn INTEGER,
         unindexed INTEGER NOT NULL DEFAULT 0
     ) STRICT""",
     "item": """CREATE TABLE item (
@@ -109,41 +113,20 @@ TABLES = {
         last INTEGER NOT NULL,
         place TEXT NOT NULL
     ) STRICT""",
-    # the four tables of `turn_log.py`
-    "turn": """CREATE TABLE turn (
+    # what a running exchange lacks: text and thinking since its last checkpoint
+    "draft": """CREATE TABLE draft (
         key INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
-        user TEXT NOT NULL,
-        conversation TEXT NOT NULL,
-        request TEXT,
-        owner TEXT NOT NULL,
-        until INTEGER NOT NULL,
-        started INTEGER NOT NULL,
-        ended INTEGER,
-        exchange INTEGER,
-        snapshot_last INTEGER NOT NULL DEFAULT 0,
-        last_received INTEGER NOT NULL DEFAULT 0,
-        options TEXT NOT NULL,
-        is_replayable INTEGER NOT NULL,
-        report TEXT NOT NULL DEFAULT ''
-    ) STRICT""",
-    "turn_log": """CREATE TABLE turn_log (
-        key INTEGER PRIMARY KEY,
-        turn INTEGER NOT NULL,
-        first INTEGER NOT NULL,
+        exchange INTEGER NOT NULL REFERENCES exchange ON DELETE CASCADE,
         last INTEGER NOT NULL,
-        frames BLOB NOT NULL,
-        text TEXT NOT NULL
+        data TEXT NOT NULL
     ) STRICT""",
-    "turn_command": """CREATE TABLE turn_command (
-        key INTEGER PRIMARY KEY AUTOINCREMENT,
-        turn TEXT NOT NULL,
-        asker TEXT NOT NULL,
-        at INTEGER NOT NULL,
-        command BLOB NOT NULL,
-        answer BLOB
-    ) STRICT""",
-    "process": "CREATE TABLE process (owner TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
+    # a process lives while it has a row. `until` is on the clock of the machine that nobody sets
+    "process": """CREATE TABLE process (
+        id TEXT PRIMARY KEY,
+        address TEXT NOT NULL,
+        until INTEGER NOT NULL,
+        is_stopping INTEGER NOT NULL DEFAULT 0
+    ) STRICT, WITHOUT ROWID""",
     # the four tables of `tasks.py`; `data` is a `Task` or `Packet` as JSON, and the other columns are for queries
     "task": """CREATE TABLE task (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -153,8 +136,7 @@ TABLES = {
         state TEXT NOT NULL,
         is_active INTEGER NOT NULL,
         due INTEGER,
-        owner TEXT,
-        until INTEGER,
+        process TEXT,
         fingerprint TEXT NOT NULL,
         data TEXT NOT NULL
     ) STRICT""",
@@ -224,7 +206,9 @@ INDEXES = (
     "CREATE INDEX conversation_newest ON conversation (user, used)",
     "CREATE INDEX conversation_memory ON conversation (memory) WHERE memory IS NOT NULL",
     "CREATE INDEX conversation_unsummarised ON conversation (key) WHERE unsummarised = 1 AND private = 0",
+    "CREATE INDEX draft_exchange ON draft (exchange)",
     "CREATE INDEX exchange_recalled ON exchange (key) WHERE recalled_ids <> '[]'",
+    "CREATE INDEX exchange_request ON exchange (request) WHERE request IS NOT NULL",
     "CREATE INDEX exchange_unindexed ON exchange (key) WHERE unindexed = 1",
     "CREATE INDEX file_exchange ON file (exchange)",
     "CREATE INDEX item_category ON item (user, category, created) WHERE category IS NOT NULL",
@@ -235,12 +219,9 @@ INDEXES = (
     "CREATE INDEX task_active ON task (user, fingerprint) WHERE is_active = 1",
     "CREATE INDEX task_due ON task (user, due) WHERE due IS NOT NULL",
     "CREATE INDEX task_ended ON task (user) WHERE is_active = 0",
-    "CREATE INDEX task_owner ON task (owner) WHERE owner IS NOT NULL",
+    "CREATE INDEX task_process ON task (process) WHERE process IS NOT NULL",
     "CREATE INDEX task_state ON task (state, user)",
     "CREATE INDEX task_user ON task (user)",
-    "CREATE INDEX turn_log_turn ON turn_log (turn, first)",
-    "CREATE UNIQUE INDEX turn_request ON turn (user, request) WHERE request IS NOT NULL",
-    "CREATE INDEX turn_running ON turn (key) WHERE ended IS NULL",
     "CREATE INDEX vector_signs ON vector (user, model, item, kind, signs)",
 )
 """Few, so that a turn writes few pages: message IDs need no index, since a conversation is contiguous."""
@@ -295,14 +276,16 @@ TRIGGERS = (
         UPDATE item SET embedded = '' WHERE key = new.key;
         UPDATE leftover SET removed = removed + 1;
     END""",
-    "CREATE TRIGGER turn_removed AFTER DELETE ON turn BEGIN DELETE FROM turn_log WHERE turn = old.key; END",
 )
 
+SECRETS = tuple(
+    f"INSERT INTO exam (name, result) VALUES ('{name}', hex(randomblob(32)))" for name in (ANSWER_KEY, PROCESS_SECRET)
+)
 CREATE = (
     *TABLES.values(),
     *WORDS,
     "INSERT INTO leftover (removed, swept) VALUES (0, 0)",
-    f"INSERT INTO exam (name, result) VALUES ('{ANSWER_KEY}', hex(randomblob(32)))",
+    *SECRETS,
     *INDEXES,
     *TRIGGERS,
 )

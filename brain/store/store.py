@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -18,6 +17,7 @@ from brain.messages import Attachment, Exchange, History
 from brain.store import (
     conversations,
     exchanges,
+    processes,
     tasks,
     transfer,
     turns,
@@ -27,17 +27,16 @@ from brain.store import (
 )
 from brain.store.conversations import Conversation
 from brain.store.database import Database
-from brain.store.leases import Leases
 from brain.store.tasks import ReportEnd, RunEnd
-from brain.store.turn_log import TurnLog
 from brain.store.tx import Tx
+from brain.store.unwritten import UnwrittenAnswers
 from brain.store.users import Counts
 
 CLOSING_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
 """How long closing waits for other processes that write, in seconds."""
-INDEX_SECONDS = 5.0
-"""How often new answers are added to the search index; a search adds them, too."""
+MAINTAIN_SECONDS = 5.0
+"""How often new answers are added to the search index (a search adds them, too), and lost writes are repeated."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,19 +103,24 @@ class Store(Database):
     Args:
         path: None for memory, where the least recently used conversations make room for new ones.
         clock: returns seconds since 1970.
+        uptime: returns seconds on the clock of the machine.
 
     Attributes:
-        turn_log: turns of all processes that use the file; None for memory.
         signs: the signs of vectors, for `vectors.search`.
     """
 
-    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(path, clock=clock)
-        self._leases = Leases(self)
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(path, clock=clock, uptime=uptime)
+        self._unwritten = UnwrittenAnswers(self)
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: set[asyncio.Task[None]] = set()
         self.signs = vectors.SignCache()
-        self.turn_log = None if path is None else TurnLog(self, turns.interrupt)
 
     async def open(self) -> None:
         """Open the store.
@@ -125,9 +129,7 @@ class Store(Database):
             StoreError: with the path of the file and the remedy.
         """
         await self.open_file(_take_over)
-        if self.turn_log is not None:
-            self.turn_log.open()
-        work = [self._leases.prolong_forever(), self._index_forever(), vacuum.sweep_forever(self)]
+        work = [self._maintain_forever(), vacuum.sweep_forever(self)]
         self._tasks = [asyncio.create_task(one, name="maintenance") for one in work]
 
     async def close(self) -> None:
@@ -137,12 +139,10 @@ class Store(Database):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._dropping)
-        await self._leases.close()
+        await self._unwritten.close()
         if self._tasks and self.path is not None:
             await vacuum.sweep(self, CLOSING_SECONDS)
         self._tasks.clear()
-        if self.turn_log is not None:
-            self.turn_log.close()
         await self.close_file()
 
     def submit(self, work: Callable[[Tx], T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":
@@ -169,9 +169,7 @@ class Store(Database):
                 replace does not exist; `too_large`; an unknown file reference; or a turn that is no run in the
                 conversation of a task.
         """
-        if self.turn_log is None:
-            options = replace(options, turn=None)
-        await self._leases.write_again((user, conversation_id))  # the end of the last turn there
+        await self._unwritten.write_again((user, conversation_id))  # the end of the last turn there
         write = partial(
             turns.write_question,
             user=user,
@@ -183,7 +181,6 @@ class Store(Database):
         beginning = self.submit(write, durable=False)
         try:
             history, earlier_files = await asyncio.shield(beginning)
-            self.running.add(history.key)
             if earlier_files:
                 history.attachments = await self.read(turns.attachments, earlier_files)
         except (asyncio.CancelledError, StoreError):
@@ -226,21 +223,21 @@ class Store(Database):
         )
 
         def write(tx: Tx) -> None:
-            existed = turns.end(tx, history.key, ended)
+            existed = turns.end(tx, history.key, history.epoch, ended)
             if isinstance(task_end, RunEnd):
                 tasks.end_run(tx, task_end._replace(exchange=ended))
             elif task_end is not None and existed:
                 tasks.end_report(tx, task_end)
 
-        await self._leases.end(history, write, ended)
+        await self._unwritten.write(history, write, ended)
 
     async def wait_written(self, history: History) -> None:
         """Wait until an answer that `end` could not write is written, or lost."""
-        await self._leases.wait_written(history)
+        await self._unwritten.wait_written(history)
 
     async def drop(self, history: History) -> None:
         """Delete the question of a turn that did not begin."""
-        await self._leases.end(history, lambda tx: exchanges.remove(tx, history.key))
+        await self._unwritten.write(history, lambda tx: turns.drop(tx, history.key, history.epoch))
 
     # conversations
 
@@ -258,10 +255,14 @@ class Store(Database):
                 await self._index_words()
         return await self.search(conversations.list_conversations, user, words, before, limit)
 
-    async def _index_forever(self) -> None:
+    async def _maintain_forever(self) -> None:
+        """Write what could not be written, and add new answers to the search index."""
         while True:
-            await asyncio.sleep(INDEX_SECONDS)
+            await asyncio.sleep(MAINTAIN_SECONDS)
+            with suppress(StoreError):  # was logged
+                await self._unwritten.write_again()
             try:
+                self.check_place()
                 await self._index_words()
             except StoreError as error:
                 log.warning("answers cannot be added to the search index: %s", error)
@@ -278,7 +279,7 @@ class Store(Database):
         Raises:
             BadRequest: `busy`, a turn of it is running.
         """
-        await self._leases.write_again((user, conversation_id))
+        await self._unwritten.write_again((user, conversation_id))
         key = await self.write(conversations.delete, user, conversation_id)
         if key is not None:
             await self._remove_deleted(conversation=key)
@@ -351,6 +352,9 @@ def _write_in_memory(work: Callable[[Tx], T], tx: Tx) -> T:
 
 def _take_over(tx: Tx) -> None:
     """Clean up after processes that ended: no other process has the file open."""
-    turns.interrupt_all(tx)
-    tasks.recover_all(tx)
+    processes.remove_all(tx)
+    has_more = True
+    while has_more:
+        _, has_more = turns.claim(tx, 0, continues=False)
+    tasks.recover(tx)
     transfer.expire_all(tx)

@@ -1,14 +1,14 @@
 """Background tasks, and the channel of what happens to them.
 
-A process claims a due task, renews its lease, and ends the run in the transaction that stores the answer. When a lease
-expires, the task is due again, and another process continues its run. The callers compute the times of schedules.
+A process claims a due task, and ends the run in the transaction that stores the answer. If it dies, the task is due
+again, and another process continues its run. The callers compute the times of schedules.
 
 The channel is append-only. The report of a conversation and clients of the event stream read it after their cursors.
 """
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -33,7 +33,6 @@ from brain.task import (
     TaskState,
 )
 
-LEASE = 15 * SECOND
 DAY = 86_400 * SECOND
 RETRY_SECONDS = 5
 MAX_ATTEMPTS = 2
@@ -56,6 +55,8 @@ TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "skipped", "approv
 
 log = logging.getLogger("brain")
 
+_ORPHANS = "task WHERE state = 'running' AND process <> ? AND process NOT IN (SELECT id FROM process)"
+"""Selects the running tasks of processes that have died; the value is the process that asks."""
 _RUNNING_OF_USER = "SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user"
 
 _encode = msgspec.json.Encoder().encode
@@ -228,7 +229,7 @@ def is_private(tx: Tx, user: str, conversation_id: str | None) -> bool:
 
 def insert(tx: Tx, user: int, task: Task) -> int:
     """Add the row of a task that does not run; return its key."""
-    return exchanges.insert(tx, "task", {"user": user, "id": task.id, "owner": None, "until": None, **_columns(task)})
+    return exchanges.insert(tx, "task", {"user": user, "id": task.id, "process": None, **_columns(task)})
 
 
 def _fingerprint(task: Task) -> str:
@@ -327,7 +328,7 @@ def _read_or_set_aside(tx: Tx, key: int, data: str) -> Task | None:
     """Return a task; None if its row is damaged, which then never runs and is no longer active."""
     task = read(data)
     if task is None:
-        changes = "state = 'unreadable', is_active = 0, due = NULL, owner = NULL, until = NULL"
+        changes = "state = 'unreadable', is_active = 0, due = NULL, process = NULL"
         tx.execute(f"UPDATE task SET {changes} WHERE key = ?", (key,))
         log.warning("task %s is damaged and was set aside", key)
     return task
@@ -510,7 +511,7 @@ def look(tx: Tx, at_once: int, per_user: int) -> Look:
         per_user: Running tasks of one user.
     """
     now = tx.now
-    own = tx.execute("SELECT data FROM task WHERE owner = ?", (tx.process,)).fetchall()
+    own = tx.execute("SELECT data FROM task WHERE process = ?", (tx.process,)).fetchall()
     ((last_packet,),) = tx.execute("SELECT max(key) FROM channel")
     query = "SELECT min(due), min(CASE WHEN due > ? THEN due END) FROM task WHERE due IS NOT NULL"
     ((first, later),) = tx.execute(query, (now,))
@@ -526,9 +527,8 @@ def look(tx: Tx, at_once: int, per_user: int) -> Look:
         )
         due = [read(data) for (data,) in found]
     ((has_stale,),) = tx.execute(
-        "SELECT EXISTS (SELECT 1 FROM task WHERE state = 'running' AND (until < ? OR until > ?)) "
-        "OR EXISTS (SELECT 1 FROM task WHERE state = 'pending' AND due > ?)",
-        (now, now + LEASE, now + RETRY_SECONDS * SECOND),
+        f"SELECT EXISTS (SELECT 1 FROM {_ORPHANS}) OR EXISTS (SELECT 1 FROM task WHERE state = 'pending' AND due > ?)",
+        (tx.process, now + RETRY_SECONDS * SECOND),
     )
     return Look(
         last_packet or 0,
@@ -584,7 +584,7 @@ def claim(tx: Tx, due: Sequence[DueTask], at_once: int, per_user: int) -> list[T
             _add_usage(tx, user, runs=1)
         private = task.private or is_private(tx, task.user, task.conversation_id)  # it may have become private
         task = msgspec.structs.replace(task, state="running", next_run=None, turn_id="", activity="", private=private)
-        task = _write(tx, task, owner=tx.process)
+        task = _write(tx, task, process=tx.process)
         tx.execute("UPDATE user SET claimed = ? WHERE key = ?", (append(tx, task, "state"), user))
         claimed.append(task)
 
@@ -627,24 +627,15 @@ def _write_end(tx: Tx, task: Task, kind: PacketKind, text: str) -> None:
     append(tx, _write(tx, task), kind, text)
 
 
-def renew(tx: Tx, running: Iterable[str]) -> bool:
-    """Renew the leases of a process; let tasks whose lease has expired run again. Return whether there are any.
-
-    Args:
-        running: IDs of the tasks that the process runs. It may own others whose end it could not store.
-    """
-    now, until = tx.now, tx.now + LEASE
-    query = "UPDATE task SET until = ? WHERE owner = ? AND id = ?"
-    tx.executemany(query, [(until, tx.process, task_id) for task_id in running])
-    # times of a clock that was set back: such a lease is shortened, and expires unless its process renews it
-    tx.execute("UPDATE task SET until = ? WHERE state = 'running' AND until > ?", (until, until))
+def recover(tx: Tx) -> None:
+    """Let tasks whose process has died run again, and pending ones whose time comes from a clock that was set back."""
     query = "UPDATE task SET due = ? WHERE state = 'pending' AND due > ?"
-    tx.execute(query, (now, now + RETRY_SECONDS * SECOND))
-    query = "SELECT key, data FROM task WHERE state = 'running' AND until < ?"
-    expired = tx.execute(query, (now,)).fetchall()
-    for row in expired:
-        _recover(tx, *row)
-    return bool(expired)
+    tx.execute(query, (tx.now, tx.now + RETRY_SECONDS * SECOND))
+    for key, data in tx.execute(f"SELECT key, data FROM {_ORPHANS}", (tx.process,)).fetchall():
+        task = _read_or_set_aside(tx, key, data)
+        if task is not None:
+            changes = {"state": "pending", "next_run": moment(tx.now), "resumes": task.resumes + 1, "activity": ""}
+            append(tx, _write(tx, msgspec.structs.replace(task, **changes)), "state")
 
 
 def list_waiting(tx: Tx) -> list[Task]:
@@ -660,40 +651,24 @@ def correct_times(tx: Tx, times: Sequence[tuple[Task, datetime]]) -> None:
             append(tx, _write(tx, msgspec.structs.replace(task, next_run=time)), "state")
 
 
-def recover_all(tx: Tx) -> None:
-    """Let all running tasks run again. Requires that no other process has the file open."""
-    for row in tx.execute("SELECT key, data FROM task WHERE state = 'running'").fetchall():
-        _recover(tx, *row)
-
-
-def _recover(tx: Tx, key: int, data: str) -> None:
-    task = _read_or_set_aside(tx, key, data)
-    if task is None:
-        return
-    changed = msgspec.structs.replace(
-        task, state="pending", next_run=moment(tx.now), resumes=task.resumes + 1, activity=""
-    )
-    append(tx, _write(tx, changed), "state")
-
-
 def set_turn(tx: Tx, task_id: str, turn_id: str, activity: str) -> bool:
     """Record what a running task does; return whether the process still owns the task."""
-    row = tx.execute("SELECT data FROM task WHERE id = ? AND owner = ?", (task_id, tx.process)).fetchone()
+    row = tx.execute("SELECT data FROM task WHERE id = ? AND process = ?", (task_id, tx.process)).fetchone()
     task = None if row is None else read(row[0])
     if task is None:
         return False
     changed = msgspec.structs.replace(task, turn_id=turn_id, activity=activity)
     if changed != task:
-        _write(tx, changed, owner=tx.process)
+        _write(tx, changed, process=tx.process)
         append(tx, changed, "state")
     return True
 
 
 def end_run(tx: Tx, end: RunEnd) -> None:
     """End a run in the transaction that stores its answer, unless another process or a person took the task."""
-    row = tx.execute("SELECT data, user FROM task WHERE id = ? AND owner = ?", (end.task.id, tx.process)).fetchone()
+    row = tx.execute("SELECT data, user FROM task WHERE id = ? AND process = ?", (end.task.id, tx.process)).fetchone()
     task = None if row is None else read(row[0])
-    if task is None or task.run != end.task.run:
+    if task is None or (task.run, task.resumes) != (end.task.run, end.task.resumes):
         return
     task = msgspec.structs.replace(task, private_data=task.private_data or end.exchange.private_data)
     usage = end.exchange.usage
@@ -734,16 +709,16 @@ def end_run(tx: Tx, end: RunEnd) -> None:
     _write_end(tx, msgspec.structs.replace(task, **changes), kind, text)
 
 
-def _write(tx: Tx, task: Task, owner: str | None = None) -> Task:
+def _write(tx: Tx, task: Task, process: str | None = None) -> Task:
     """Store a changed task; return it with the time of its change.
 
     Args:
-        owner: The process that runs it from now on, or renews its lease. A running task keeps its owner.
+        process: The process that runs it from now on. A running task keeps its own.
     """
     task = msgspec.structs.replace(task, changed=moment(tx.now))
     columns = _columns(task)
-    if owner is not None or task.state != "running":
-        columns |= {"owner": owner, "until": None if owner is None else tx.now + LEASE}
+    if process is not None or task.state != "running":
+        columns["process"] = process
     assigned = ", ".join(f"{column} = ?" for column in columns)
     tx.execute(f"UPDATE task SET {assigned} WHERE id = ?", (*columns.values(), task.id))
     return task

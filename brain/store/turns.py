@@ -1,23 +1,43 @@
-"""Writes the question when a turn begins, and the answer when it ends.
+"""Writes the question when a turn begins, checkpoints while it runs, and the answer when it ends.
 
-A running exchange is the lease of its conversation. Its process renews the lease; without renewal, the exchange counts
-as interrupted. An exchange that replaces others stays after them until it has an answer.
+A running exchange holds its conversation as long as its process lives, see `processes.py`. When the process has died,
+another one claims the exchange: it raises the epoch and continues the turn from its last checkpoint, or marks the
+exchange as interrupted. Each write names process and epoch, so that a process that was only frozen changes nothing.
 
-Clocks may be set while turns run. A process knows its own running turns without a clock. A lease that ends too far in
-the future came from a wrong clock; it is shortened, and expires unless it is renewed.
+An exchange that replaces others stays after them until it has an answer.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import Attachment, Call, Exchange, History, Marks, renumber
-from brain.store import exchanges, rows, tasks, turn_log, users
+from brain.messages import (
+    Annotation,
+    Attachment,
+    Call,
+    Exchange,
+    History,
+    Marks,
+    Text,
+    renumber,
+    to_answer_id,
+    to_turn_id,
+)
+from brain.store import exchanges, rows, tasks, users
+from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
-from brain.store.turn_log import LEASE, NewTurn
 from brain.store.tx import Tx
 from brain.text import first_words
+
+MAX_CLAIMS = 20
+"""Turns that a process claims at once, so that several share those of one that died."""
+REPEAT_SECONDS = 300
+"""Time after the end of a turn in which another request with its ID is the same request."""
+
+_IS_OWN = "key = ? AND process = ? AND epoch = ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +50,59 @@ class QuestionOptions:
         reused_files: IDs of files of the replaced question, which come before the new ones, with their fields for
             errors.
         recent: number of earlier exchanges to return.
-        turn: the turn that answers, for other processes.
+        request_id: the client's ID of the request.
+        resume: how another process can continue the turn; empty if none can.
         private: make the conversation private, for good.
     """
 
     replaces: str | None = None
     reused_files: Mapping[int, str] = field(default_factory=dict)
     recent: int = 20
-    turn: NewTurn | None = None
+    request_id: str | None = None
+    resume: str = ""
     private: bool = False
+
+
+class RequestTaken(BadRequest):
+    """The user began another turn with the same request ID."""
+
+    def __init__(self) -> None:
+        message = "Another turn with this `request_id` is starting. Try again."
+        super().__init__(message, "request_id", code="busy", status=409)
+
+
+class Place(NamedTuple):
+    """Where a turn runs, or ran.
+
+    Attributes:
+        has_ended: whether it ended more than `REPEAT_SECONDS` ago, so that no process has its events.
+    """
+
+    turn_id: str
+    process: str
+    is_running: bool
+    has_expired: bool
+
+
+class Appended(msgspec.Struct):
+    """What a checkpoint adds to the one before: text, and notices or thinking, of which the first may go on."""
+
+    text: str = ""
+    annotations: tuple[Annotation, ...] = ()
+
+
+class Claimed(NamedTuple):
+    """A turn of a process that died.
+
+    Attributes:
+        history: its conversation, with the exchange at its last checkpoint.
+        resume: see `QuestionOptions`.
+        last: the number of the last event before that checkpoint.
+    """
+
+    history: History
+    resume: str
+    last: int
 
 
 def write_question(
@@ -54,12 +118,13 @@ def write_question(
     Returns:
         The history of the turn, and the keys of earlier files for `attachments`.
     """
-    turn, private, replaces = options.turn, options.private, options.replaces
+    private, replaces = options.private, options.replaces
     if question.source == "report":
         tasks.check_unreported(tx, user, conversation_id)
-    # first, since the second of two requests with the same ID must join the turn of the first
-    turn_key = None if turn is None else turn_log.insert(tx, turn)
     number = users.add(tx, user)
+    # first, since the second of two requests with the same ID must join the turn of the first
+    if options.request_id is not None and find_request(tx, user, options.request_id) is not None:
+        raise RequestTaken
     if question.source != "task" and tasks.is_work(tx, number, conversation_id):
         message = "A background task works in this conversation. Send the message to another one."
         raise BadRequest(message, "conversation_id")
@@ -71,9 +136,8 @@ def write_question(
         times = {"created": tx.now, "updated": tx.now}
         columns = {"user": number, "id": conversation_id, "private": private, "title": title, **times}
         conversation = exchanges.insert(tx, "conversation", columns)
-    elif is_running(tx, row[0]):
-        query = "SELECT source FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
-        raise ConversationBusy(is_report=tx.execute(query, exchanges.span(row[0])).fetchone() == ("report",))
+    elif (running := find_running(tx, row[0])) is not None:
+        raise ConversationBusy(running[0], is_report=running[1] == "report")
     else:
         conversation = int(row[0])
         if replaces is None:
@@ -92,10 +156,8 @@ def write_question(
     attached = renumber(tuple(files), after=_last_file(tx, conversation)) if files else ()
     question.files = tuple(file.id for file in attached)
     question.started = rows.moment(tx.now) if question.started is None else question.started
-    columns = {"replaces": replaced, "until": tx.now + LEASE, "owner": tx.process, "turn": turn_key, "unindexed": True}
-    key = exchanges.add(tx, conversation, question, attached, **columns)
-    if turn_key is not None:
-        turn_log.set_exchange(tx, turn_key, key)
+    how = {"process": tx.process, "request": options.request_id, "resume": options.resume}
+    key = exchanges.add(tx, conversation, question, attached, replaces=replaced, unindexed=True, **how)
     for file in attached:
         exchanges.add_file(tx, conversation, key, file)
     exchanges.list_first(tx, conversation)
@@ -172,14 +234,17 @@ def _remove_unfinished_report(tx: Tx, conversation: int) -> None:
         exchanges.update_sources(tx, conversation)
 
 
-def end(tx: Tx, key: int, exchange: Exchange) -> bool:
+def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
     """Write the answer. A question or item that was deleted since then stays deleted.
 
     Returns:
-        Whether the question still existed.
+        Whether the question still existed, and no other process had claimed the turn.
     """
-    query = "SELECT replaces, user, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 WHERE e.key = ?"
-    row = tx.execute(query, (key,)).fetchone()
+    query = (
+        "SELECT replaces, user, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 "
+        "WHERE e.key = ? AND e.process = ? AND e.epoch = ?"
+    )
+    row = tx.execute(query, (key, tx.process, epoch)).fetchone()
     if row is None or row[1] is None:
         return False
     conversation, (replaced, user, outcome) = key >> EXCHANGES, row
@@ -193,10 +258,11 @@ def end(tx: Tx, key: int, exchange: Exchange) -> bool:
     exists = "SELECT 1 FROM item WHERE user = ? AND id = ?"
     if any(tx.execute(exists, (user, item_id)).fetchone() is None for item_id in exchange.recalled_ids):
         exchanges.remove_recalled(exchange)  # this turn deleted it
-    columns: dict[str, Any] = {"until": None, "owner": None, "replaces": None}
+    columns: dict[str, Any] = {"resume": "", "replaces": None}
     if outcome:  # otherwise it is set already, and SQLite rewrites the index entry of an assigned column
         columns["unindexed"] = True
     exchanges.write(tx, key, exchange, **columns)
+    tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
     if exchange.private_data:
         users.mark_private_data(tx, user)
     exchanges.update_times(tx, conversation)
@@ -206,71 +272,181 @@ def end(tx: Tx, key: int, exchange: Exchange) -> bool:
     return True
 
 
-def checkpoint(tx: Tx, key: int, exchange: Exchange) -> None:
-    """Write the answer so far of a running exchange.
+def drop(tx: Tx, key: int, epoch: int) -> None:
+    """Delete the question of a turn that did not begin."""
+    if tx.execute(f"SELECT 1 FROM exchange WHERE {_IS_OWN}", (key, tx.process, epoch)).fetchone() is not None:
+        exchanges.remove(tx, key)
 
-    Raises:
-        StoreError: another process continues the turn, because the lease expired.
+
+# checkpoints
+
+
+def checkpoint(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
+    """Write the answer so far of a running exchange. Return False if another process has claimed the turn."""
+    query = f"UPDATE exchange SET data = ? WHERE {_IS_OWN} AND outcome = ''"
+    if not tx.execute(query, (rows.encode(exchange), key, tx.process, epoch)).rowcount:
+        return False
+    tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
+    return True
+
+
+def append(tx: Tx, key: int, epoch: int, last: int, appended: Appended) -> bool:
+    """Write what a running exchange has more than at its last checkpoint; return as `checkpoint` does.
+
+    Args:
+        last: the number of the last event that it includes.
     """
-    query = "UPDATE exchange SET data = ? WHERE key = ? AND outcome = ''"
-    if not tx.execute(query, (rows.encode(exchange), key)).rowcount:
-        raise StoreError("Another process continues this turn.")
+    query = f"INSERT INTO draft (exchange, last, data) SELECT key, ?, ? FROM exchange WHERE {_IS_OWN} AND outcome = ''"
+    return bool(tx.execute(query, (last, rows.encode(appended), key, tx.process, epoch)).rowcount)
 
 
-def prolong(tx: Tx) -> None:
-    """Renew the owner's leases, unless another process interrupted them; shorten leases that are too long."""
-    tx.executemany(
-        "UPDATE exchange SET until = ? WHERE key = ? AND owner = ? AND outcome = ''",
-        [(tx.now + LEASE, key, tx.process) for key in tuple(tx.running)],
-    )
-    query = "UPDATE exchange SET until = ? WHERE key = ?"
-    too_long = tx.execute(f"SELECT e.key FROM {exchanges.RUNNING} AND e.until > ?", (tx.now + LEASE,)).fetchall()
-    tx.executemany(query, [(tx.now + LEASE, key) for (key,) in too_long])
+def release(tx: Tx, key: int, epoch: int, exchange: Exchange) -> None:
+    """Write the answer so far of a turn that another process can claim at once."""
+    running = msgspec.structs.replace(exchange, outcome="", error=None, ended=None)
+    if checkpoint(tx, key, epoch, running):
+        tx.execute("UPDATE exchange SET process = '' WHERE key = ?", (key,))
 
 
-def any_too_long(tx: Tx) -> bool:
-    """Return whether a lease ends later than a new one would."""
-    query = f"SELECT 1 FROM {exchanges.RUNNING} AND e.until > ? LIMIT 1"
-    return tx.execute(query, (tx.now + LEASE,)).fetchone() is not None
+def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
+    """Add to an exchange what its drafts have; return the number of the last event, 0 without drafts."""
+    number = 0
+    found = tx.execute("SELECT last, data FROM draft WHERE exchange = ? ORDER BY key", (key,)).fetchall()
+    for last, data in found:
+        number, appended = last, msgspec.json.decode(data, type=Appended)
+        part = exchange.parts[-1] if exchange.parts else None
+        if appended.text and isinstance(part, Text):
+            exchange.parts[-1] = Text(part.text + appended.text, part.turn_pass)
+        elif appended.text:
+            exchange.parts.append(Text(appended.text, 1 if part is None else part.turn_pass + 1))
+        added, former = appended.annotations, exchange.annotations
+        goes_on = added and former and added[0].code is None
+        if goes_on and msgspec.structs.replace(former[-1], text=added[0].text) == added[0]:
+            joined = msgspec.structs.replace(added[0], text=former[-1].text + added[0].text)
+            added, former = (joined, *added[1:]), former[:-1]
+        exchange.annotations = (*former, *added)
+    return number
 
 
-def is_running(tx: Tx, conversation: int) -> bool:
-    """Return whether a turn of a conversation runs; interrupt one whose lease expired."""
-    query = f"SELECT e.key, e.until FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ?"
-    for key, until in tx.execute(query, exchanges.span(conversation)).fetchall():
-        if key in tx.running or until > tx.now:
-            return True
+# turns of other processes
+
+
+def find_running(tx: Tx, conversation: int) -> tuple[str, str] | None:
+    """Return process and source of the running turn of a conversation; interrupt one whose process has died."""
+    query = f"SELECT e.key, e.process, e.source FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ?"
+    alive = f"SELECT 1 FROM exchange e WHERE e.key = ? AND {exchanges.IS_ALIVE}"
+    for key, process, source in tx.execute(query, exchanges.span(conversation)).fetchall():
+        if tx.execute(alive, (key, tx.process)).fetchone() is not None:
+            return process, source
         interrupt(tx, key)
-    return False
+    return None
+
+
+def find_place(tx: Tx, user: str, turn_id: str) -> Place | None:
+    """Return where a turn of a user runs or ran, if it is stored."""
+    answer = "e.answer_id = ? AND c.user = (SELECT key FROM user WHERE name = ?)"
+    joined = f"conversation c ON c.key = e.key >> {EXCHANGES}"
+    running = f"SELECT e.key FROM exchange e JOIN {joined} WHERE e.unindexed = 1 AND e.outcome = '' AND {answer}"
+    row = tx.execute(f"{running} LIMIT 1", (to_answer_id(turn_id), user)).fetchone()
+    if row is None:
+        any_ = f"SELECT e.key FROM conversation c JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {answer} LIMIT 1"
+        row = tx.execute(any_, (to_answer_id(turn_id), user)).fetchone()
+    return None if row is None else _place(tx, row[0])
+
+
+def find_request(tx: Tx, user: str, request_id: str) -> Place | None:
+    """Return where the turn runs or ran that a user began with this request ID."""
+    query = (
+        f"SELECT e.key FROM exchange e JOIN conversation c ON c.key = e.key >> {EXCHANGES} "
+        "WHERE e.request = ? AND c.user = (SELECT key FROM user WHERE name = ?) ORDER BY e.started DESC LIMIT 1"
+    )
+    row = tx.execute(query, (request_id, user)).fetchone()
+    found = None if row is None else _place(tx, row[0])
+    return None if found is None or found.has_expired else found
+
+
+def find_newest(tx: Tx, user: str, conversation_id: str) -> Place | None:
+    """Return where the newest turn of a conversation runs or ran."""
+    query = "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"
+    row = tx.execute(query, (user, conversation_id)).fetchone()
+    newest = "SELECT max(key) FROM exchange WHERE key BETWEEN ? AND ?"
+    key = None if row is None else tx.execute(newest, exchanges.span(row[0])).fetchone()[0]
+    return None if key is None else _place(tx, key)
+
+
+def _place(tx: Tx, key: int) -> Place:
+    query = "SELECT answer_id, coalesce(process, ''), outcome, coalesce(ended, started) FROM exchange WHERE key = ?"
+    answer_id, process, outcome, ended = tx.execute(query, (key,)).fetchone()
+    has_expired = outcome != "" and ended < tx.now - REPEAT_SECONDS * SECOND
+    return Place(to_turn_id(answer_id), process, outcome == "", has_expired)
+
+
+def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], bool]:
+    """Claim turns of processes that died, and interrupt those that cannot be continued.
+
+    Args:
+        recent: number of earlier exchanges to return with each.
+        continues: whether this process continues turns; if not, those that can be continued are left for another one.
+
+    Returns:
+        The turns to continue, and whether there may be more.
+    """
+    orphans = f"SELECT e.key FROM {exchanges.RUNNING} AND NOT {exchanges.IS_ALIVE} AND (e.resume = '' OR ? = 1)"
+    found = tx.execute(
+        f"UPDATE exchange SET process = ?, epoch = epoch + 1 WHERE key IN ({orphans} ORDER BY e.key LIMIT ?) "
+        "RETURNING key",
+        (tx.process, tx.process, continues, MAX_CLAIMS),
+    ).fetchall()
+    claimed = [_claimed(tx, key, recent) for (key,) in sorted(found)]
+    return [one for one in claimed if one is not None], len(found) == MAX_CLAIMS
+
+
+def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
+    """Return a claimed turn; None if it is interrupted instead."""
+    query = (
+        "SELECT e.epoch, e.resume, e.replaces, u.name, c.key, c.id, c.private FROM exchange e "
+        f"JOIN conversation c ON c.key = e.key >> {EXCHANGES} JOIN user u ON u.key = c.user WHERE e.key = ?"
+    )
+    row, exchange = tx.execute(query, (key,)).fetchone(), exchanges.read(tx, key)
+    if row is None or exchange is None or not row[1]:
+        interrupt(tx, key)
+        return None
+    epoch, resume, replaces, user, conversation, conversation_id, private = row
+    last = add_drafts(tx, key, exchange)
+    history = History(
+        id=conversation_id, user=user, key=key, epoch=epoch, question=exchange, private=bool(private),
+        untrusted=exchange.untrusted, private_data=exchange.private_data,
+    )  # fmt: skip
+    before = key if replaces is None else min(key, replaces)
+    _read_history(tx, conversation, history, before, recent)
+    query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
+    history.attachments = attachments(tx, [file for (file,) in tx.execute(query, (conversation, before)).fetchall()])
+    own = tx.execute("SELECT key FROM file WHERE exchange = ? ORDER BY id", (key,)).fetchall()
+    history.files = tuple(attachments(tx, [file for (file,) in own]))
+    return Claimed(history, resume, last)
 
 
 def interrupt(tx: Tx, key: int) -> None:
-    """Mark an exchange as interrupted. If its answer arrives later, it still replaces what it was meant to."""
+    """Mark an exchange as interrupted."""
     exchange = exchanges.read(tx, key)
     if exchange is not None:
+        add_drafts(tx, key, exchange)
         if exchange.source != "task":  # a task continues from its last checkpoint
-            turn_log.add_text(exchange, turn_log.text_after_snapshot(tx, key))
             # no model may read a call without a block
             exchange.parts = [part for part in exchange.parts if not isinstance(part, Call) or part.block]
         exchange.outcome = "interrupted"
         exchanges.write(tx, key, exchange)
-    tx.execute("UPDATE exchange SET outcome = 'interrupted', until = NULL, owner = NULL WHERE key = ?", (key,))
+    tx.execute("UPDATE exchange SET outcome = 'interrupted', resume = '', process = '' WHERE key = ?", (key,))
+    tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
     exchanges.update_times(tx, key >> EXCHANGES)
 
 
-def interrupt_all(tx: Tx) -> None:
-    """Mark all running exchanges as interrupted."""
-    for (key,) in tx.execute(f"SELECT e.key FROM {exchanges.RUNNING}").fetchall():
-        interrupt(tx, key)
-    turn_log.expire_all(tx)
-
-
 class ConversationBusy(BadRequest):
-    """A turn of the conversation is running. `is_report`: it is a report on tasks."""
+    """A turn of the conversation is running, in this process or another one. `is_report`: it is a report on tasks."""
 
-    def __init__(self, *, is_report: bool = False) -> None:
+    def __init__(self, process: str, *, is_report: bool = False) -> None:
         sentence = "This conversation has a running turn. Wait for it, stop it, or send `barge_in`."
         super().__init__(sentence, "conversation_id", code="busy", status=409)
+        self.process = process
         self.is_report = is_report
 
 

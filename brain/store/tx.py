@@ -5,7 +5,6 @@ transaction.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 Values = Sequence[Any] | Mapping[str, Any]
@@ -29,8 +28,8 @@ class Tx(Protocol):
 
     Attributes:
         now: The time, in microseconds since 1970: the same for the whole transaction.
-        process: The unique name of this process.
-        running: Keys of the exchanges whose turns run in this process.
+        uptime: The time in microseconds on a clock that all processes of the store share and nobody sets.
+        process: The ID of this process.
     """
 
     @property
@@ -38,7 +37,7 @@ class Tx(Protocol):
     @property
     def process(self) -> str: ...
     @property
-    def running(self) -> AbstractSet[int]: ...
+    def uptime(self) -> int: ...
 
     def execute(self, query: str, values: Values = ..., /) -> Cursor: ...
     def executemany(self, query: str, rows: Iterable[Values], /) -> Cursor: ...

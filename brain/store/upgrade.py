@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from brain.store.rows import moment
-from brain.store.schema import ANSWER_KEY, EXCHANGES, INDEXES, TABLES, TRIGGERS
+from brain.store.schema import EXCHANGES, INDEXES, SECRETS, TABLES, TRIGGERS
 from brain.task import MAX_USER_TEXT
 
 FIRST_VERSIONS = (1, 2)
@@ -39,9 +39,9 @@ _COPY_FIRST = (
             ),
             memory, summarised_to, unsummarised, claimed, title
         FROM old_conversation c""",
-    f"""INSERT INTO exchange (key, in_history, messages, bytes, started, ended, until, owner, replaces, outcome, source,
+    f"""INSERT INTO exchange (key, in_history, messages, bytes, started, ended, process, replaces, outcome, source,
             question_id, answer_id, recalled_ids, data, unindexed)
-        SELECT key, told, messages, bytes, asked, answered, until, owner, replaces, outcome, source, question_id,
+        SELECT key, told, messages, bytes, asked, answered, '', replaces, outcome, source, question_id,
             answer_id, recalled, upgrade({", ".join(_COLUMNS)}), outcome = ''
         FROM old_exchange""",
     """INSERT INTO item (key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
@@ -53,12 +53,11 @@ _COPY_FIRST = (
     "ALTER TABLE stated RENAME TO item_words",
 )
 
-_CHANGED_SECOND = ("user", "conversation", "item")
+_CHANGED_SECOND = ("user", "conversation", "exchange", "item", "task")
 """Tables of 0.2.0 that `_COPY_SECOND` copies into the present ones."""
-_NEW_SECOND = ("answer", "import")
+_NEW_SECOND = ("answer", "import", "draft", "process")
+_REMOVED_SECOND = ("turn", "turn_log", "turn_command", "process")
 _COPY_SECOND = (
-    "DELETE FROM turn WHERE ended IS NOT NULL",  # their reports had another form
-    "UPDATE turn SET report = ''",
     """INSERT INTO user (key, name, recalls, bytes, revision, claimed)
         SELECT key, CASE hidden WHEN 0 THEN name END, recalls, bytes, revision, claimed FROM old_user""",
     """INSERT INTO conversation (key, user, id, created, updated, used, named, last, bytes, messages, sources, history,
@@ -71,6 +70,15 @@ _COPY_SECOND = (
         SELECT key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
             bytes, embedded, text, former
         FROM old_item""",
+    """INSERT INTO exchange (key, in_history, messages, bytes, started, ended, process, replaces, outcome, source,
+            question_id, answer_id, recalled_ids, data, unindexed)
+        SELECT key, in_history, messages, bytes, started, ended, '', replaces, outcome, source, question_id, answer_id,
+            recalled_ids, data, unindexed
+        FROM old_exchange""",
+    """INSERT INTO task (key, user, id, conversation, state, is_active, due, process, fingerprint, data)
+        SELECT key, user, id, conversation, state, is_active, due, CASE state WHEN 'running' THEN '' END, fingerprint,
+            data
+        FROM old_task""",
 )
 """Users that 0.2.0 hid because of a deletion or an unfinished import have no name now."""
 
@@ -127,7 +135,7 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
     if version == SECOND_VERSION:
         changed, copy = _CHANGED_SECOND, _COPY_SECOND
         new = [TABLES[name] for name in (*_CHANGED_SECOND, *_NEW_SECOND)]
-        statements: list[str] = []
+        statements = [f"DROP TABLE {name}" for name in _REMOVED_SECOND]
     else:
         changed, copy = _CHANGED_FIRST, _COPY_FIRST
         new = [table for name, table in TABLES.items() if name not in _UNCHANGED_FIRST]
@@ -147,7 +155,7 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
         *(statement.replace("INDEX ", "INDEX IF NOT EXISTS ", 1) for statement in INDEXES),
         *(statement.replace("TRIGGER ", "TRIGGER IF NOT EXISTS ", 1) for statement in TRIGGERS),
         *_JOIN_MEMORIES,
-        f"INSERT INTO exam (name, result) VALUES ('{ANSWER_KEY}', hex(randomblob(32)))",
+        *SECRETS,
     ):
         db.execute(statement)
     db.execute("PRAGMA legacy_alter_table = OFF")

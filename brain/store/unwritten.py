@@ -1,19 +1,17 @@
-"""Renews the leases of the turns that run in this process, and writes again what could not be written at their end."""
+"""Writes answers later that could not be written at the end of their turns, such as on a full disk."""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple
 
 from brain.errors import StoreError
 from brain.messages import Exchange, History
-from brain.store import rows, turns
+from brain.store import rows
 from brain.store.database import Database
 from brain.store.rows import MIB
 from brain.store.tx import Tx
 
-PROLONG_SECONDS = 2.0
 MAX_UNWRITTEN_BYTES = 64 * MIB
 """Size limit of the answers that wait to be written. Over it, the oldest are lost."""
 
@@ -21,7 +19,7 @@ log = logging.getLogger("brain")
 
 
 class _Unwritten(NamedTuple):
-    """The end of a turn that could not be written, such as on a full disk."""
+    """The end of a turn that could not be written."""
 
     history: History
     write: Callable[[Tx], None]
@@ -29,29 +27,15 @@ class _Unwritten(NamedTuple):
     is_over: asyncio.Event
 
 
-class Leases:
-    """The leases of this process in one store."""
+class UnwrittenAnswers:
+    """The answers of this process that wait to be written."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._unwritten: dict[int, _Unwritten] = {}  # by the key of the exchange
 
-    async def prolong_forever(self) -> None:
-        """Renew the leases, and shorten those that are too long. Write what could not be written."""
-        while True:
-            await asyncio.sleep(PROLONG_SECONDS)
-            with suppress(StoreError):  # was logged
-                await self.write_again()
-            try:
-                self._database.check_place()
-                is_too_long = await self._database.read(turns.any_too_long)
-                if self._database.running or is_too_long:
-                    await self._database.write_unsynced(turns.prolong)
-            except StoreError as error:
-                log.warning("the leases of running turns cannot be renewed: %s", error)
-
-    async def end(self, history: History, write: Callable[[Tx], None], answer: Exchange | None = None) -> None:
-        """End the lease of an exchange with a write that may be repeated. If it fails for now, it is done later.
+    async def write(self, history: History, write: Callable[[Tx], None], answer: Exchange | None = None) -> None:
+        """End an exchange with a write that may be repeated. If it fails for now, it is done later.
 
         Args:
             answer: what the write holds in memory.
@@ -59,7 +43,6 @@ class Leases:
         Raises:
             StoreError: it failed.
         """
-        self._database.running.discard(history.key)
         try:
             await self._database.write(write)
         except StoreError as error:

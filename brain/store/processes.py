@@ -1,0 +1,76 @@
+"""The processes that use a store. A process lives while it has a row here.
+
+Each renews its lease once a second as long as there are others. Whoever finds a lease that is over deletes the row; the
+turns and tasks of that process can then be claimed. A process that was only frozen finds that its row is gone.
+"""
+
+from typing import NamedTuple
+
+from brain.store.rows import SECOND
+from brain.store.schema import PROCESS_SECRET
+from brain.store.tx import Tx
+
+LEASE_SECONDS = 3.0
+
+
+class Process(NamedTuple):
+    """A process that uses the store.
+
+    Attributes:
+        address: where it takes forwarded requests; empty if it takes none.
+        is_over: whether its lease is over.
+        is_stopping: whether it takes no new turns.
+    """
+
+    id: str
+    address: str
+    is_over: bool
+    is_stopping: bool
+
+
+def read(tx: Tx) -> list[Process]:
+    """Return all processes."""
+    found = tx.execute("SELECT id, address, until, is_stopping FROM process ORDER BY id")
+    return [Process(name, address, until < tx.uptime, bool(stops)) for name, address, until, stops in found]
+
+
+def add(tx: Tx, address: str) -> str:
+    """Add this process, and return the secret that all processes share."""
+    query = "INSERT INTO process (id, address, until) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+    tx.execute(query, (tx.process, address, _until(tx)))
+    return str(tx.execute("SELECT result FROM exam WHERE name = ?", (PROCESS_SECRET,)).fetchone()[0])
+
+
+def renew(tx: Tx) -> bool:
+    """Renew the lease of this process; return False if another process found that it was over."""
+    return bool(tx.execute("UPDATE process SET until = ? WHERE id = ?", (_until(tx), tx.process)).rowcount)
+
+
+def stop(tx: Tx) -> None:
+    """Record that this process takes no new turns."""
+    tx.execute("UPDATE process SET is_stopping = 1 WHERE id = ?", (tx.process,))
+
+
+def set_address(tx: Tx, address: str) -> None:
+    """Record where this process takes forwarded requests."""
+    tx.execute("UPDATE process SET address = ? WHERE id = ?", (address, tx.process))
+
+
+def remove(tx: Tx) -> None:
+    """Remove this process."""
+    tx.execute("DELETE FROM process WHERE id = ?", (tx.process,))
+
+
+def remove_dead(tx: Tx) -> list[str]:
+    """Remove the processes whose lease is over, except this one; return their addresses."""
+    query = "DELETE FROM process WHERE until < ? AND id <> ? RETURNING address"
+    return [str(address) for (address,) in tx.execute(query, (tx.uptime, tx.process)).fetchall()]
+
+
+def remove_all(tx: Tx) -> None:
+    """Remove all processes. Requires that no other process has the file open."""
+    tx.execute("DELETE FROM process")
+
+
+def _until(tx: Tx) -> int:
+    return tx.uptime + round(LEASE_SECONDS * SECOND)
