@@ -91,6 +91,20 @@ class BadRequest(BrainError):
         self.details = details or {}
 
 
+class RunsElsewhere(BadRequest):
+    """The turn of a request runs in another process that uses the store. A server forwards the request.
+
+    Attributes:
+        process: The ID of that process.
+        address: Where it takes requests; empty if no process has the turn at the moment.
+    """
+
+    def __init__(self, process: str, address: str) -> None:
+        super().__init__("This turn runs in another process of Brain. Try again.", code="busy", status=409)
+        self.process = process
+        self.address = address
+
+
 class ModelError(BrainError):
     """A model gave no answer, or only a part of it.
 

@@ -16,7 +16,7 @@ from brain.errors import BadRequest, SettingsError, StoreError, is_private
 from brain.events import Event, Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
-from brain.messages import Exchange, History, RecallResult, Text, new_conversation_id, new_turn_id
+from brain.messages import Exchange, History, RecallResult, Text, new_conversation_id, new_turn_id, to_answer_id
 from brain.models import connect_models
 from brain.models.circuit_breaker import BreakerState
 from brain.models.model import Model
@@ -27,18 +27,20 @@ from brain.prompts.context_window import Window
 from brain.runtime.archive import Archive, Recorded, open_archive
 from brain.runtime.assistant import Assistant
 from brain.runtime.client_tasks import is_for_client, narrow_client_task
-from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence, TaskEnd
+from brain.runtime.exchange_lease import ExchangeLease, TaskEnd
+from brain.runtime.persistence import ENDING_SECONDS, Persistence
 from brain.runtime.priority import Priority
+from brain.runtime.processes import Processes, ResumableTurn
 from brain.runtime.recording import Recorder
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
 from brain.runtime.task_reports import APPROVAL_SECONDS, TaskReports, end_report
 from brain.runtime.task_runner import OnTaskEnd, TaskRunner
 from brain.settings import Rights, Settings
-from brain.store import answers, open_store, tasks, turns
+from brain.store import answers, open_store, rows, tasks, turns
 from brain.store.answers import pieces
 from brain.store.store import Store
-from brain.store.turn_log import NewTurn
+from brain.store.turns import Claimed
 from brain.store.vectors import Query
 from brain.strategies import find_strategy
 from brain.task import ProfileName
@@ -111,9 +113,10 @@ class Engine:
         async with AsyncExitStack() as stack:
             self.store = await open_store(self.settings.store)
             stack.push_async_callback(self.store.close)
-            if self.store.turn_log is not None:
-                relay = await self.runs.open_relay(self.store.turn_log)
-                stack.push_async_callback(relay.close)
+            if self.store.path is not None:
+                processes = Processes(self.store, self._window.messages, self._continue, self.runs.hand_over)
+                self.runs.processes = processes
+                stack.push_async_callback(processes.close)
             self.archive = open_archive(self.settings)
             if self.archive is not None:
                 stack.push_async_callback(self.archive.close)
@@ -146,6 +149,8 @@ class Engine:
             )
             await stack.enter_async_context(background)
             stack.push_async_callback(self._end_runs)
+            if self.runs.processes is not None:
+                await self.runs.processes.open()
             self.is_closing = False
             self._runs_tasks = on_task_end is not None
             self._on_background_end = on_background_end
@@ -304,28 +309,64 @@ class Engine:
                 replace. `unavailable`: the question cannot be stored. The conversation is private, and the model is
                 remote.
         """
-        admitted = await self._admit(request, history, options, task_end)
-        was_private = is_private.set(admitted.is_private)
+        admitted = await self._admit(request, protocol, history, options, task_end)
         try:
-            prepared = await self._prepare(admitted)
-            turn = Turn(prepared.setup, find_strategy(prepared.setup.request.strategy, prepared.setup.assistance))
+            run = await self._begin(admitted, protocol, options)
         except BaseException:
             if admitted.lease is not None:
                 self.persistence.store_in_background(admitted.lease, None)
-                if self.runs.relay is not None:
-                    self.runs.relay.delete(admitted.turn.id)
             raise
-        finally:
-            is_private.reset(was_private)
-        run = self._launch(turn, admitted, prepared, protocol, options)
         if on_end is None and request.source in ("task", "report"):
             on_end = self._on_background_end
         if on_end is not None:
             run.on_end.append(on_end)
         return run
 
+    async def _continue(self, claimed: Claimed, how: ResumableTurn) -> Run:
+        """Continue a turn of a process that died, from its last checkpoint; the caller starts the run.
+
+        Raises:
+            BadRequest: This process has no model for it.
+        """
+        history, exchange = claimed.history, claimed.history.question
+        assert exchange is not None
+        limits = how.request.limits
+        if exchange.started is not None:
+            seconds = limits.turn_seconds - (self.store.now() - exchange.started).total_seconds()
+            limits = replace(limits, turn_seconds=max(1.0, seconds))
+        request = replace(how.request, attachments=history.files, limits=limits)
+        lease = ExchangeLease(self.store, history, replaces=request.replaces is not None)
+        admitted = _Admitted(
+            request,
+            self.find_model(request.model, private=request.private),
+            exchange,
+            None,
+            exchange.turn_id,
+            lease,
+            remembers_answer=how.is_from_client,
+            resumes_after=claimed.last,
+        )
+        run = await self._begin(admitted, how.protocol, how.options)
+        if self._on_background_end is not None:
+            run.on_end.append(self._on_background_end)
+        return run
+
+    async def _begin(self, admitted: "_Admitted", protocol: str, options: RunOptions) -> Run:
+        was_private = is_private.set(admitted.is_private)
+        try:
+            prepared = await self._prepare(admitted)
+            turn = Turn(prepared.setup, find_strategy(prepared.setup.request.strategy, prepared.setup.assistance))
+        finally:
+            is_private.reset(was_private)
+        return self._launch(turn, admitted, prepared, protocol, options)
+
     async def _admit(
-        self, request: TurnRequest, history: History | None, options: RunOptions, task_end: TaskEnd | None
+        self,
+        request: TurnRequest,
+        protocol: str,
+        history: History | None,
+        options: RunOptions,
+        task_end: TaskEnd | None,
     ) -> "_Admitted":
         """Check a request, store its question and lease its conversation."""
         model = self.find_model(request.model, private=request.private)
@@ -337,25 +378,30 @@ class Engine:
         if history is not None and request.task is None:
             question.untrusted, question.private_data = history.untrusted, history.private_data
         conversation_id = request.conversation_id or (new_conversation_id() if history is None else history.id)
-        turn = NewTurn(
-            new_turn_id(), request.user, conversation_id, request.request_id, options.client_options, options.replayable
-        )
+        turn_id = new_turn_id(self.store.process)
+        question.answer_id, question.wire = to_answer_id(turn_id), protocol
+        is_from_client = history is not None and request.task is None
         lease = None
         if history is None or request.conversation_id is not None:
-            lease = await self.persistence.lease(request, conversation_id, question, turn, task_end)
-        return _Admitted(request, model, question, history, turn, lease, is_client_task)
+            resume = ""
+            if self.runs.processes is not None and options.replayable and request.source not in ("task", "report"):
+                how = replace(request, attachments=(), conversation_id=conversation_id)
+                resume = rows.encode(ResumableTurn(how, protocol, options, is_from_client))
+            lease = await self.persistence.lease(request, conversation_id, question, resume, task_end)
+        return _Admitted(request, model, question, history, turn_id, lease, is_client_task, is_from_client)
 
     async def _prepare(self, admitted: "_Admitted") -> "_Prepared":
         """Collect all that the turn reads and uses."""
         lease = admitted.lease
         request, model, history = self._load_history(admitted)
         own_tasks, actions = self.tasks.defer() if request.source == "report" else (self.tasks, None)
-        if lease is not None and not admitted.is_client_task:
+        is_new = admitted.resumes_after is None
+        if lease is not None and not admitted.is_client_task and is_new:
             history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
             if history.task_news is not None:
                 lease.task_end = partial(end_report, lease.history, history.task_news.cursor, actions)
         state = await self._assistant.find_state(request, model)
-        recalls = request.memory and request.user is not None and await self.memory.can_recall(request.user)
+        recalls = is_new and request.memory and request.user is not None and await self.memory.can_recall(request.user)
         query = None
         if recalls or self._assistant.needs_embedding(state):
             query = await self.memory.embed_query(request.message, private=request.private)
@@ -364,8 +410,8 @@ class Engine:
         assistance = await self._assistant.decide(request, history, model, state, query)
         recorder = self._open_recorder(request, history)
         store = None if lease is None else lease.store
-        if admitted.is_from_client:
-            parts_before = len(admitted.question.parts)
+        if admitted.remembers_answer:
+            parts_before = len(admitted.question.parts) if is_new else 0
             store = partial(self._store_and_remember, store, request.user or "", parts_before)
         timeouts = self._timeouts
         if request.source == "report":
@@ -377,14 +423,15 @@ class Engine:
             models=model.with_fallbacks(private=request.private),
             registry=self.registry,
             role_models=self._role_models(request, model),
-            turn_id=admitted.turn.id,
+            turn_id=admitted.turn_id,
             operator=self.settings.system,
             timeouts=timeouts,
             memory=self._view_memory(request, history),
             tasks=self._view_tasks(own_tasks, request, None if lease is None else history.id),
             assistance=assistance,
             store=store,
-            checkpoint=None if lease is None or request.task is None else lease.checkpoint,
+            resumes_after=0 if request.task is not None else admitted.resumes_after,
+            checkpoint=None if lease is None or self.store.path is None else lease.checkpoint,
             use_model=self._priority.background if is_background else self._priority.person,
             open_stream=open_stream if recorder is None else recorder.open_stream,
         )
@@ -404,15 +451,17 @@ class Engine:
         self, turn: Turn, admitted: "_Admitted", prepared: "_Prepared", protocol: str, options: RunOptions
     ) -> Run:
         """Make a run of a turn, which the caller starts."""
-        run = self.runs.add(turn, protocol, options)
+        lease = admitted.lease
+        run = self.runs.add(turn, protocol, options, epoch=0 if lease is None else lease.history.epoch)
         if self.is_closing:
             run.stop("shutdown")
         run.on_end += prepared.on_end
         if prepared.recorder is not None:
             self._record_events(prepared.recorder, turn.setup, run)
-        lease = admitted.lease
-        if self.runs.relay is not None and (lease is not None or options.replayable):
-            self.runs.relay.add(run, admitted.turn, None if lease is None else lease.history.key, turn.snapshot)
+        if lease is not None:
+            lease.last = lambda: run.log.last
+            if self.runs.processes is not None:
+                self.runs.processes.add(run, lease)
         return run
 
     def _load_history(self, admitted: "_Admitted") -> tuple[TurnRequest, Model, History]:
@@ -429,7 +478,7 @@ class Engine:
                 request = replace(request, attachments=lease.history.files)
             size = model.context_tokens
             history = context_window.select_window(lease.history, admitted.question, self._window, size)
-        elif lease is not None and admitted.is_from_client:
+        elif lease is not None and admitted.remembers_answer:
             history.untrusted = history.untrusted or lease.history.untrusted
             history.private_data = history.private_data or lease.history.private_data
         history.private = request.private
@@ -442,7 +491,7 @@ class Engine:
 
     def _view_tasks(self, tasks: Tasks, request: TurnRequest, conversation_id: str | None) -> TaskView | None:
         """Return the user's tasks for specialists, if this process or another one runs them."""
-        if request.user is None or not (self._runs_tasks or self.store.turn_log is not None):
+        if request.user is None or not (self._runs_tasks or self.store.path is not None):
             return None
         place = conversation_id if request.task is None else request.task.conversation_id
         return UserTasks(tasks, request.user, place, request.time_zone, request.task, private=request.private)
@@ -483,6 +532,8 @@ class Engine:
     def _record_end(self, lease: ExchangeLease, run: Run, *, remembers: bool) -> None:
         """Update the memory. Store a turn that was cut before it could wait for the store."""
         user, exchange = lease.key[0], run.snapshot()
+        if run.log.is_cut_off:  # another process continues the turn
+            return
         if not lease.is_stored:
             storing = self.persistence.store_in_background(lease, exchange)
             storing.add_done_callback(lambda _: self.memory.invalidate(user))
@@ -497,7 +548,7 @@ class Engine:
         def take(events: Sequence[Event], frames: bytes) -> None:
             recorder.take(events)
             if not run.has_ended:
-                return
+                return  # or another process continues the turn
             unsubscribe()
             exchange = run.snapshot()
             if self.archive is not None and exchange.started is not None:
@@ -567,24 +618,27 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    """A request whose conversation is leased. `history` is that of a client that sends it."""
+    """A request whose conversation is leased.
+
+    Attributes:
+        history: The conversation, from a client that sends it.
+        remembers_answer: Whether a client will send the answer with the next request.
+        resumes_after: See `TurnSetup`.
+    """
 
     request: TurnRequest
     model: Model
     question: Exchange
     history: History | None
-    turn: NewTurn
+    turn_id: str
     lease: ExchangeLease | None
-    is_client_task: bool
+    is_client_task: bool = False
+    remembers_answer: bool = False
+    resumes_after: int | None = None
 
     @property
     def is_private(self) -> bool:
         return self.request.private or (self.lease is not None and self.lease.history.private)
-
-    @property
-    def is_from_client(self) -> bool:
-        """Whether the client sent the conversation."""
-        return self.history is not None and self.request.task is None
 
 
 class _Prepared(NamedTuple):

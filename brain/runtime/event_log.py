@@ -1,91 +1,59 @@
-"""The event log of a run: numbered events for any number of readers, also in other processes."""
+"""The event log of a run: numbered events for any number of readers."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event
 from brain.protocols.native import FrameEncoder, decode_frames
-from brain.store.turn_log import Frames
 
 LOG_BYTES = 8 * 1024 * 1024
 """Size limit of one log. A larger log drops its older half."""
 BLOCK_EVENTS = 64
 BLOCK_BYTES = 64 * 1024
 """Frames are joined into blocks of up to this number of events or bytes."""
-
-LOST_EVENTS = 100_000_000
-"""More events than a dead process can have sent and not stored. Their numbers are not used again."""
+EPOCH_EVENTS = 100_000_000
+"""More events than one process can send of a turn. The next one that continues the turn begins after them."""
 
 Notify = Callable[[Sequence[Event], bytes], None]
-"""Called with the newest events, and with the same events as native frames."""
+"""Called with the newest events, and with the same events as native frames; without events if the log is cut off."""
 Unsubscribe = Callable[[], None]
 
 
-class EventLog(Protocol):
-    """The interface of a log for readers, in whatever process its run executes."""
-
-    @property
-    def last(self) -> int:
-        """Number of the newest event."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the newest event is the last one."""
-
-    @property
-    def replayable(self) -> bool:
-        """Whether events can be read again."""
-
-    def frames(self, after: int, until: int | None = None) -> list[bytes]:
-        """Return the native frames of the events after number `after`, in pieces of moderate size.
-
-        Raises:
-            BadRequest: `gone`: some of them are no longer available.
-        """
-
-    def events(self, after: int = 0, until: int | None = None) -> list[Event]:
-        """Return the decoded events.
-
-        Raises:
-            BadRequest: `gone`: some of them are no longer available, or have not happened.
-        """
-
-    def subscribe(self, notify: Notify) -> Unsubscribe:
-        """Call `notify` for all events from now on."""
-
-
-class MemoryEventLog:
+class EventLog:
     """A log in the memory of this process.
 
     Args:
         replayable: Whether readers can join later. If False, the log stores no events.
+        epoch: How many processes continued the turn before this one.
+
+    Attributes:
+        start: Number before the first event.
+        last: Number of the newest event.
+        has_ended: Whether the newest event is the last one.
+        is_cut_off: Whether another process continues the turn, so that readers must connect again.
+        subscribers: Number of subscribers.
     """
 
     __slots__ = ("_blocks", "_encode", "_first", "_marker", "_subscribers", "_tail", "_tail_bytes", "bytes",
-                 "has_ended", "last", "replayable")  # fmt: skip
+                 "has_ended", "is_cut_off", "last", "replayable", "start")  # fmt: skip
 
-    def __init__(self, turn_id: str, *, replayable: bool = True) -> None:
-        self.last = 0
+    def __init__(self, turn_id: str, *, replayable: bool = True, epoch: int = 0) -> None:
+        self.start = self.last = epoch * EPOCH_EVENTS
         self.has_ended = False
+        self.is_cut_off = False
         self.bytes = 0
         self.replayable = replayable
-        self._encode = FrameEncoder(turn_id).encode if replayable else None
+        self._encode = FrameEncoder(turn_id, self.start).encode if replayable else None
         self._marker = f"\nid: {turn_id}.%d\n\n"
         self._blocks: list[tuple[int, bytes]] = []  # number of the first event, and frames
-        self._first = 1  # number of the first event in the tail
+        self._first = self.start + 1  # number of the first event in the tail
         self._tail: list[bytes] = []
         self._tail_bytes = 0
         self._subscribers: tuple[Notify, ...] = ()
 
-    def append(self, events: Sequence[Event], frames: bytes = b"") -> None:
-        """Number the events, store their frames and notify all subscribers.
-
-        Args:
-            frames: The frames, if they are encoded already.
-        """
-        if not frames and self._encode is not None:
-            frames = self._encode(events)
+    def append(self, events: Sequence[Event]) -> None:
+        """Number the events, store their frames and notify all subscribers."""
+        frames = b"" if self._encode is None else self._encode(events)
         self.last += len(events)
         if frames:
             self.bytes += len(frames)
@@ -96,6 +64,13 @@ class MemoryEventLog:
         self.has_ended = isinstance(events[-1], Done | Error)
         for notify in self._subscribers:
             notify(events, frames)
+
+    def cut_off(self) -> None:
+        """Let all readers connect again: another process continues the turn."""
+        self.is_cut_off = True
+        subscribers, self._subscribers = self._subscribers, ()
+        for notify in subscribers:
+            notify((), b"")
 
     def _close_block(self) -> None:
         self._blocks.append((self._first, b"".join(self._tail)))
@@ -116,12 +91,12 @@ class MemoryEventLog:
         return self._blocks[0][0] if self._blocks else self._first
 
     def check(self, after: int) -> None:
-        """Check that all events after event `after` can still be read.
+        """Check that all events after event `after` can still be read, which may be one of an earlier process.
 
         Raises:
             BadRequest: `gone`: they cannot.
         """
-        first = self.first
+        first, after = self.first, max(after, self.start)
         if not self.replayable:
             raise BadRequest("The events of this turn are not stored.", code="gone", status=410)
         if not first - 1 <= after <= self.last:
@@ -129,6 +104,11 @@ class MemoryEventLog:
             raise BadRequest(message, "last-event-id" if after else None, code="gone", status=410)
 
     def frames(self, after: int, until: int | None = None) -> list[bytes]:
+        """Return the native frames of the events after number `after`, in pieces of moderate size.
+
+        Raises:
+            BadRequest: `gone`: some of them are no longer available.
+        """
         self.check(after)
         blocks = [*self._blocks, (self._first, b"".join(self._tail))]
         firsts = [*(first for first, _ in blocks[1:]), self.last + 1]
@@ -149,12 +129,18 @@ class MemoryEventLog:
         return len(block) if position < 0 else position + len(marker)
 
     def events(self, after: int = 0, until: int | None = None) -> list[Event]:
+        """Return the decoded events.
+
+        Raises:
+            BadRequest: `gone`: some of them are no longer available, or have not happened.
+        """
         if until is not None and until > self.last:
             message = f"Event {until} has not happened; the newest is {self.last}."
             raise BadRequest(message, code="gone", status=410)
         return [event for data in self.frames(after, until) for event in decode_frames(data)]
 
     def subscribe(self, notify: Notify) -> Unsubscribe:
+        """Call `notify` for all events from now on."""
         self._subscribers = (*self._subscribers, notify)
 
         def unsubscribe() -> None:
@@ -166,26 +152,3 @@ class MemoryEventLog:
     def subscribers(self) -> int:
         """Number of subscribers."""
         return len(self._subscribers)
-
-
-class StoredEventLog(MemoryEventLog):
-    """A copy of the stored log of a run in another process."""
-
-    __slots__ = ()
-
-    def extend(self, frames: Sequence[Frames]) -> None:
-        """Append frames from the store. If frames between are no longer stored, drop all earlier ones.
-
-        Numbers that a dead process may have used are no such frames: the end of its turn is a block of its own.
-        """
-        for first, last, data in frames:
-            if first > self.last + LOST_EVENTS:
-                self._close_block()
-                self._first, self.last = first, first - 1
-            elif first > self.last + 1:
-                self._blocks.clear()
-                self._tail.clear()
-                self.bytes = self._tail_bytes = 0
-                self._first, self.last = first, first - 1
-            if last > self.last:
-                self.append(list(decode_frames(data)), data)

@@ -9,87 +9,23 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import Call, Exchange, History, new_message_id
-from brain.runtime.commands import ShowTurn, StopTurn
-from brain.runtime.run import AnyRun, Run
+from brain.messages import Call, Exchange, new_message_id
+from brain.runtime.exchange_lease import ExchangeLease, Key, TaskEnd
+from brain.runtime.run import Run
 from brain.runtime.runs import RunRegistry
-from brain.store import conversations, turns
+from brain.store import conversations
 from brain.store.store import Store
-from brain.store.tasks import ReportEnd, RunEnd
-from brain.store.turn_log import NewTurn
 from brain.store.turns import ConversationBusy, QuestionOptions
 from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 10.0
 """Time for a stopped turn to end. After it, the next turn of its conversation is rejected."""
 RETRY_SECONDS = 0.01
-"""Time between two tries to begin, while a turn of another process has just begun and cannot be found yet."""
+"""Time between two tries to begin, while a turn has just begun and has no run yet."""
 
-STORED_LATER = "Brain stores this answer as soon as that is possible."
-
-Key = tuple[str, str]
-TaskEnd = Callable[[Exchange], RunEnd | ReportEnd | None]
-"""Returns the end of a run of a task, or of a report on tasks, from the finished exchange."""
 T = TypeVar("T")
 
 log = logging.getLogger("brain")
-
-
-class ExchangeLease:
-    """The right of one turn to write its exchange.
-
-    Args:
-        replaces: Whether the exchange replaces earlier ones.
-
-    Attributes:
-        task_end: Returns what else to store with the finished exchange, in the same transaction.
-        is_stored: Whether `store` has run, even if it failed.
-    """
-
-    def __init__(
-        self, store: Store, history: History, *, replaces: bool = False, task_end: TaskEnd | None = None
-    ) -> None:
-        self.history = history
-        self.replaces = replaces
-        self.is_stored = False
-        self.task_end = task_end
-        self._store = store
-
-    @property
-    def key(self) -> Key:
-        """The user and the conversation ID."""
-        return self.history.user, self.history.id
-
-    async def store(self, exchange: Exchange) -> str | None:
-        """Store the finished exchange. Return an error message for people, or None.
-
-        The answer of a task, for which nobody waits, is stored when this returns, even if that takes long.
-        """
-        try:
-            await self._store.end(self.history, exchange, None if self.task_end is None else self.task_end(exchange))
-        except StoreError as error:
-            log.error("conversation %s: an answer was not stored: %s", self.history.id, error)  # noqa: TRY400
-            self.is_stored = True
-            if exchange.source == "task":
-                await self._store.wait_written(self.history)
-            return f"{error.message} {STORED_LATER}" if error.may_pass else error.message
-        self.is_stored = True
-        return None
-
-    async def checkpoint(self, exchange: Exchange) -> None:
-        """Store the answer so far.
-
-        Raises:
-            StoreError: The write failed.
-        """
-        await self._store.write(turns.checkpoint, self.history.key, exchange)
-
-    async def drop(self) -> None:
-        """Delete the question."""
-        try:
-            await self._store.drop(self.history)
-        except StoreError as error:
-            log.error("conversation %s: a question was not deleted: %s", self.history.id, error)  # noqa: TRY400
 
 
 class Persistence:
@@ -111,14 +47,18 @@ class Persistence:
         request: TurnRequest,
         conversation_id: str,
         question: Exchange,
-        turn: NewTurn,
+        resume: str = "",
         task_end: TaskEnd | None = None,
     ) -> ExchangeLease:
         """Store a question and lease its conversation. Other processes then find the turn.
 
+        Args:
+            resume: How another process can continue the turn; empty if none can.
+
         Raises:
             BadRequest: `busy`: another turn of it runs. `too_large`. `not_found`: there is no exchange to replace.
                 `unavailable`: the question cannot be stored.
+            RunsElsewhere: Another turn of it runs in another process that takes requests.
         """
         user = request.user or ""
         question.source, question.question_id = request.source, new_message_id()
@@ -130,7 +70,8 @@ class Persistence:
                 replaces=replaces,
                 reused_files=request.reused_files,
                 recent=self._recent,
-                turn=turn,
+                request_id=request.request_id,
+                resume=resume,
                 private=request.private,
             )
             history = await self._store.write_question(user, conversation_id, question, request.attachments, options)
@@ -169,18 +110,22 @@ class Persistence:
             work: Raises `ConversationBusy` while a turn runs.
             stops: Whether to stop a running turn and wait for its end.
             stops_report: The same for a report on tasks, which no person has asked for.
+
+        Raises:
+            RunsElsewhere: The turn runs in another process that takes requests.
         """
         until = time.monotonic() + ENDING_SECONDS
+        processes = self._turns.processes
         while True:
             await self._wait_for_turns_here(user, conversation_id, stops=stops)
             try:
                 return await work()
             except ConversationBusy as busy:
+                if processes is not None:
+                    await processes.interrupt(conversation_id, user or "")
+                    await processes.check(busy.process)
                 stops = stops or (busy.is_report and stops_report)
-                is_ending = await self._is_ending_elsewhere(user, conversation_id, until, stops=stops)
-                if not stops and not is_ending:
-                    raise
-                if time.monotonic() >= until:
+                if not stops or time.monotonic() >= until:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -193,19 +138,6 @@ class Persistence:
             await _wait_ended(run, time.monotonic() + ENDING_SECONDS)
         if tasks := self._tasks.get((user or "", conversation_id)):
             await asyncio.wait(tasks)
-
-    async def _is_ending_elsewhere(self, user: str | None, conversation_id: str, until: float, *, stops: bool) -> bool:
-        """Wait for a stopped turn of another process; with `stops`, stop it first. Return whether there is one."""
-        run = await self._turns.find_newest(conversation_id, user)
-        if run is None or isinstance(run, Run):
-            return False
-        try:
-            exchange = await run.control(StopTurn() if stops else ShowTurn())
-        except BadRequest:
-            return False
-        if run.is_stopping:
-            await _wait_ended(run, until)
-        return run.is_stopping or bool(exchange.outcome)
 
     def store_in_background(self, lease: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Store an exchange in a separate task. With None, delete its question."""
@@ -229,7 +161,7 @@ class Persistence:
             await asyncio.wait(tasks)
 
 
-async def _wait_ended(run: AnyRun, until: float) -> None:
+async def _wait_ended(run: Run, until: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(until - time.monotonic()):
             await run.wait_ended()

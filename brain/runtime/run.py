@@ -5,15 +5,14 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
 from brain.errors import BadRequest, Interruption, is_private
 from brain.events import Event
 from brain.messages import Exchange
-from brain.runtime.commands import CancelTurn, Command, Decide, Join, Leave, SteerTurn, StopTurn
-from brain.runtime.event_log import EventLog, MemoryEventLog, Notify, Unsubscribe
+from brain.runtime.commands import CancelTurn, Command, Decide, SteerTurn, StopTurn
+from brain.runtime.event_log import EventLog, Notify, Unsubscribe
 from brain.turn.approvals import stopped_before
 from brain.turn.turn import Turn
 
@@ -39,69 +38,17 @@ class RunOptions:
     Attributes:
         replayable: Whether clients can subscribe later. Brain stores the events then.
         unread_seconds: Time for which the run continues without a reader, in seconds. None means to its end.
+        is_detached: Whether another process that continues the turn does so at once. Otherwise a client must come back.
         client_options: Options that the protocol needs when a client reconnects.
     """
 
     replayable: bool = True
     unread_seconds: float | None = None
+    is_detached: bool = False
     client_options: str = ""
 
 
 DEFAULT_OPTIONS = RunOptions()
-
-
-class AnyRun(Protocol):
-    """The interface of a run for readers: in this process (`Run`) or in another one (`RemoteRun`).
-
-    Attributes:
-        options: Options that the protocol needs when a client reconnects.
-        readers: Number of readers.
-        last_received: Number of the last event that the last reader received before it left.
-    """
-
-    last_received: int
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def user(self) -> str | None: ...
-    @property
-    def conversation_id(self) -> str: ...
-    @property
-    def options(self) -> str: ...
-    @property
-    def log(self) -> EventLog: ...
-    @property
-    def has_ended(self) -> bool: ...
-    @property
-    def is_stopping(self) -> bool: ...
-    @property
-    def readers(self) -> int: ...
-
-    async def control(self, command: Command) -> Exchange:
-        """Carry out a command of a client, and return the exchange after it.
-
-        Raises:
-            BadRequest: The turn cannot do that now, or has ended.
-        """
-
-    async def catch_up(self, number: int = 0) -> None:
-        """Wait until `log` has all events before the last report, and event `number`."""
-
-    def is_waiting_for(self, call_ids: Collection[str]) -> bool:
-        """Whether all of these calls wait for approval, as far as this process knows."""
-
-    def stop(self) -> None:
-        """Request the end of the turn."""
-
-    def join(self, notify: Notify) -> Unsubscribe:
-        """Add a reader. Call `notify` for all events from now on."""
-
-    def leave(self, *, will_reconnect: bool = False) -> None:
-        """Remove a reader. If it will reconnect with an approval, the run waits for it."""
-
-    async def wait_ended(self) -> None:
-        """Wait until the turn has ended."""
 
 
 class Run:
@@ -109,6 +56,7 @@ class Run:
 
     Args:
         protocol: Protocol of the client.
+        epoch: How many processes continued the turn before this one.
 
     Attributes:
         log: The events so far.
@@ -116,14 +64,13 @@ class Run:
         last_received: Number of the last event that the last reader received before it left.
         commands: What clients asked for and the turn accepted, with the times on the clock of the event loop.
         on_end: Called once, in order, before any reader learns of the end.
-        on_left: Called when a reader leaves after the end.
     """
 
     __slots__ = ("__weakref__", "_ended", "_exchange", "_task", "_turn", "_unread_timer", "commands",
-                 "conversation_id", "id", "last_received", "log", "on_end", "on_left", "options", "protocol",
+                 "conversation_id", "id", "last_received", "log", "on_end", "options", "protocol",
                  "readers", "request_id", "text_length", "unread_seconds", "user")  # fmt: skip
 
-    def __init__(self, turn: Turn, protocol: str, options: RunOptions = DEFAULT_OPTIONS) -> None:
+    def __init__(self, turn: Turn, protocol: str, options: RunOptions = DEFAULT_OPTIONS, *, epoch: int = 0) -> None:
         request = turn.setup.request
         turn.state.exchange.wire = protocol
         self.id = turn.setup.turn_id
@@ -131,12 +78,11 @@ class Run:
         self.conversation_id = turn.setup.history.id
         self.request_id = request.request_id
         self.protocol = protocol
-        self.options = options.client_options
+        self.options = options
         self.text_length = 0
         self.commands: list[tuple[float, Command]] = []
         self.on_end: list[OnEnd] = []
-        self.on_left: Callable[[], None] | None = None
-        self.log = MemoryEventLog(self.id, replayable=options.replayable)
+        self.log = EventLog(self.id, replayable=options.replayable, epoch=epoch)
         self.unread_seconds = options.unread_seconds
         self.last_received = 0
         self._turn: Turn | None = turn
@@ -161,10 +107,8 @@ class Run:
         """Whether a call waits for approval."""
         return self._turn is not None and self._turn.state.approvals.is_waiting
 
-    async def catch_up(self, number: int = 0) -> None:
-        """Do nothing: the log of a local run is always current."""
-
     def is_waiting_for(self, call_ids: Collection[str]) -> bool:
+        """Whether all of these calls wait for approval."""
         return {call.id for call in self.snapshot().calls if call.approval == "asked"}.issuperset(call_ids)
 
     def snapshot(self) -> Exchange:
@@ -206,23 +150,14 @@ class Run:
         self._ended.set()
         self.log.append(events)
 
-    async def control(self, command: Command) -> Exchange:
-        self.apply(command)
-        return self.snapshot()
-
-    def apply(self, command: Command) -> None:
-        """Carry out a command.
+    def apply(self, command: Command) -> Exchange:
+        """Carry out a command of a client, and return question and answer after it.
 
         Raises:
             BadRequest: The turn cannot do that now, or has ended.
         """
         turn = self._turn
         match command:
-            case Join():
-                self._count_reader()
-            case Leave(last_received, will_reconnect):
-                self.last_received = max(self.last_received, last_received)
-                self.leave(will_reconnect=will_reconnect)
             case _ if turn is None:
                 check_ended(command, self._exchange)
             case StopTurn(reason):
@@ -237,8 +172,9 @@ class Run:
             case Decide(call_id, approve):
                 turn.state.approvals.decide(call_id, approve)
         is_known = not isinstance(command, SteerTurn) and any(one == command for _, one in self.commands)
-        if turn is not None and isinstance(command, StopTurn | CancelTurn | SteerTurn | Decide) and not is_known:
+        if turn is not None and not is_known:
             self.commands.append((asyncio.get_running_loop().time(), command))
+        return self.snapshot()
 
     def stop(self, reason: Interruption = "cancelled") -> None:
         """End the turn with an event that gives the reason. A turn that has ended ignores this."""
@@ -247,6 +183,11 @@ class Run:
     def decide(self, call_id: str, approve: bool) -> None:
         """Approve or decline a call; see `apply`."""
         self.apply(Decide(call_id, approve))
+
+    def hand_over(self) -> None:
+        """Stop the turn, which another process continues. Its readers must connect again."""
+        self.stop("shutdown")
+        self.log.cut_off()
 
     async def abort(self) -> None:
         """End a turn that did not stop in time. Abandon a task that ignores its cancellation."""
@@ -264,20 +205,17 @@ class Run:
     # Readers
 
     def join(self, notify: Notify) -> Unsubscribe:
-        self._count_reader()
-        return self.log.subscribe(notify)
-
-    def _count_reader(self) -> None:
+        """Add a reader. Call `notify` for all events from now on."""
         self.readers += 1
         if self._unread_timer is not None:
             self._unread_timer.cancel()
+        return self.log.subscribe(notify)
 
     def leave(self, *, will_reconnect: bool = False) -> None:
+        """Remove a reader. If it will reconnect with an approval, the run waits for it."""
         self.readers -= 1
         if not self.readers:
             self._stop_if_unread(will_reconnect=will_reconnect)
-        if self._turn is None and self.on_left is not None:
-            self.on_left()
 
     def _stop_if_unread(self, *, will_reconnect: bool = False) -> None:
         if self.unread_seconds is None or self._turn is None:
@@ -290,7 +228,11 @@ class Run:
             self.stop()
 
     async def events(self) -> AsyncGenerator[Sequence[Event], None]:
-        """Start the run and yield its events. Leaving early stops the run and waits for its end."""
+        """Start the run and yield its events. Leaving early stops the run and waits for its end.
+
+        Raises:
+            BadRequest: `unavailable`: another process continues the turn.
+        """
         pending: deque[Sequence[Event]] = deque()
         arrived = asyncio.Event()
 
@@ -305,7 +247,10 @@ class Run:
                 await arrived.wait()
                 arrived.clear()
                 while pending:
-                    yield pending.popleft()
+                    if not (events := pending.popleft()):
+                        message = "Another process of Brain took over this turn. Its answer is in the conversation."
+                        raise BadRequest(message, code="unavailable", status=503)
+                    yield events
         finally:
             unsubscribe()
             self.leave()

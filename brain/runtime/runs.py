@@ -1,4 +1,4 @@
-"""The registry of runs: those of this process, also for a while after their end, and those of other processes."""
+"""The registry of runs of this process, also for a while after their end."""
 
 import asyncio
 import math
@@ -6,9 +6,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-from brain.runtime.relay import Relay
-from brain.runtime.run import DEFAULT_OPTIONS, REPLAY_SECONDS, AnyRun, Run, RunOptions
-from brain.store.turn_log import RequestTaken, TurnLog
+from brain.runtime.processes import Processes
+from brain.runtime.run import DEFAULT_OPTIONS, REPLAY_SECONDS, Run, RunOptions
+from brain.store.turns import RequestTaken
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
@@ -30,11 +30,11 @@ class RunRegistry:
     """All runs by turn ID, by request ID and by conversation.
 
     Attributes:
-        relay: Finds the runs of other processes. None without a shared store.
+        processes: Finds the turns of other processes. None without a shared store.
     """
 
     def __init__(self) -> None:
-        self.relay: Relay | None = None
+        self.processes: Processes | None = None
         self._runs: dict[str, Run] = {}
         self._by_request: dict[Key, str] = {}
         self._newest: dict[Key, str] = {}
@@ -56,9 +56,9 @@ class RunRegistry:
         """Whether no turn runs or ended in the last `QUIET_SECONDS`."""
         return time.monotonic() >= self._last_end + QUIET_SECONDS and not self.running
 
-    def add(self, turn: Turn, protocol: str, options: RunOptions = DEFAULT_OPTIONS) -> Run:
+    def add(self, turn: Turn, protocol: str, options: RunOptions = DEFAULT_OPTIONS, *, epoch: int = 0) -> Run:
         """Create the run of a turn; the caller starts it. See `Run` for the arguments."""
-        run = self._runs[turn.setup.turn_id] = Run(turn, protocol, options)
+        run = self._runs[turn.setup.turn_id] = Run(turn, protocol, options, epoch=epoch)
         run.on_end.append(self._record_end)
         self._newest[run.user, run.conversation_id] = run.id
         if run.request_id is not None:
@@ -72,37 +72,42 @@ class RunRegistry:
         if run.id in self._runs:
             self._ended[run.id] = self._last_end
 
-    async def open_relay(self, turn_log: TurnLog) -> Relay:
-        """Connect with other processes that use the same store."""
-        self.relay = Relay(turn_log, self._runs)
-        await self.relay.open()
-        return self.relay
+    async def find(self, turn_id: str, user: str | None) -> Run | None:
+        """Return a run of the user by its turn ID.
 
-    async def find(self, turn_id: str, user: str | None) -> AnyRun | None:
-        """Return a run of the user by its turn ID."""
+        Raises:
+            RunsElsewhere: Another process has it.
+        """
         run = self._runs.get(turn_id)
-        if run is None and self.relay is not None:
-            return await self.relay.find(turn_id, user)
+        if run is None and self.processes is not None:
+            return await self.processes.find(turn_id, user)
         return run if run is not None and run.user == user else None
 
-    async def find_requested(self, request: TurnRequest) -> AnyRun | None:
-        """Return the run that the user began with the same request ID, if the request has one."""
+    async def find_requested(self, request: TurnRequest) -> Run | None:
+        """Return the run that the user began with the same request ID, if the request has one.
+
+        Raises:
+            RunsElsewhere: Another process has it.
+        """
         if request.request_id is None:
             return None
         run = self._runs.get(self._by_request.get((request.user, request.request_id), ""))
-        if run is None and self.relay is not None:
-            return await self.relay.find_requested(request.user, request.request_id)
+        if run is None and self.processes is not None:
+            return await self.processes.find_requested(request.user or "", request.request_id)
         return run
 
     async def find_or_begin(
         self, request: TurnRequest, begin: Callable[[], Awaitable[Run]]
-    ) -> tuple[AnyRun, Run | None]:
+    ) -> tuple[Run, Run | None]:
         """Begin a turn, unless there is one with the same request ID.
 
         If several requests with one ID arrive together, one begins the turn and the others wait for it.
 
         Returns:
             The run, and again the run if it is new and the caller must start it.
+
+        Raises:
+            RunsElsewhere: Another process has the turn.
         """
         if request.request_id is None:
             run = await begin()
@@ -129,12 +134,16 @@ class RunRegistry:
         """Return the newest run of a conversation in this process."""
         return self._runs.get(self._newest.get((user, conversation_id), ""))
 
-    async def find_newest(self, conversation_id: str, user: str | None) -> AnyRun | None:
-        """Return the newest run of a conversation in any process."""
+    async def find_newest(self, conversation_id: str, user: str | None) -> Run | None:
+        """Return the newest run of a conversation.
+
+        Raises:
+            RunsElsewhere: Another process has it.
+        """
         run = self.find_newest_here(conversation_id, user)
-        if self.relay is None or (run is not None and not run.has_ended):
+        if self.processes is None or (run is not None and not run.has_ended):
             return run
-        return await self.relay.find_newest(user, conversation_id) or run
+        return await self.processes.find_newest(conversation_id, user or "") or run
 
     def forget(self, conversation_id: str, user: str | None) -> None:
         """Drop the ended runs of a conversation."""
@@ -142,6 +151,11 @@ class RunRegistry:
             run = self._runs[turn_id]
             if (run.conversation_id, run.user) == (conversation_id, user):
                 self._drop(turn_id)
+
+    def hand_over(self, run: Run) -> None:
+        """Stop a run, which another process continues."""
+        run.hand_over()
+        del self._runs[run.id]
 
     def close(self) -> None:
         """Drop all runs."""
@@ -179,8 +193,6 @@ class RunRegistry:
             del self._by_request[run.user, run.request_id]
         if self._newest.get((run.user, run.conversation_id)) == turn_id:
             del self._newest[run.user, run.conversation_id]
-        if self.relay is not None:
-            self.relay.delete(turn_id)
         return _size(run)
 
 

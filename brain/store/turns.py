@@ -281,29 +281,29 @@ def drop(tx: Tx, key: int, epoch: int) -> None:
 # checkpoints
 
 
-def checkpoint(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
-    """Write the answer so far of a running exchange. Return False if another process has claimed the turn."""
-    query = f"UPDATE exchange SET data = ? WHERE {_IS_OWN} AND outcome = ''"
-    if not tx.execute(query, (rows.encode(exchange), key, tx.process, epoch)).rowcount:
-        return False
-    tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
-    return True
-
-
-def append(tx: Tx, key: int, epoch: int, last: int, appended: Appended) -> bool:
-    """Write what a running exchange has more than at its last checkpoint; return as `checkpoint` does.
+def checkpoint(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> bool:
+    """Write the answer so far of a running exchange. Return False if another process has claimed the turn.
 
     Args:
         last: the number of the last event that it includes.
     """
+    query = f"UPDATE exchange SET data = ? WHERE {_IS_OWN} AND outcome = ''"
+    if not tx.execute(query, (rows.encode(exchange), key, tx.process, epoch)).rowcount:
+        return False
+    tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
+    return append(tx, key, epoch, last, Appended())
+
+
+def append(tx: Tx, key: int, epoch: int, last: int, appended: Appended) -> bool:
+    """Write what a running exchange has more than at its last checkpoint. Arguments and result as for `checkpoint`."""
     query = f"INSERT INTO draft (exchange, last, data) SELECT key, ?, ? FROM exchange WHERE {_IS_OWN} AND outcome = ''"
     return bool(tx.execute(query, (last, rows.encode(appended), key, tx.process, epoch)).rowcount)
 
 
-def release(tx: Tx, key: int, epoch: int, exchange: Exchange) -> None:
+def release(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> None:
     """Write the answer so far of a turn that another process can claim at once."""
     running = msgspec.structs.replace(exchange, outcome="", error=None, ended=None)
-    if checkpoint(tx, key, epoch, running):
+    if checkpoint(tx, key, epoch, last, running):
         tx.execute("UPDATE exchange SET process = '' WHERE key = ?", (key,))
 
 

@@ -52,8 +52,7 @@ class TurnSetup:
     """What a turn is given.
 
     Attributes:
-        history: The conversation before the turn, with its new question. The question may have parts, from which a
-            turn with `checkpoint` continues.
+        history: The conversation before the turn, with its new question.
         models: The chosen model, then those that take over, in this order, when it fails.
         role_models: Models for some roles of the strategy, each with those that take over.
         operator: Instructions of the operator.
@@ -62,8 +61,9 @@ class TurnSetup:
         tasks: The user's background tasks, for specialists.
         assistance: What Brain does for a model that calls no specialists.
         store: Awaited before the last events. None if the turn is not stored.
-        checkpoint: None if the turn ends with its process. With it, calls that need approval end the turn as
-            `suspended`.
+        checkpoint: None if the turn ends with its process.
+        resumes_after: Number of the last event before the checkpoint from which the turn continues: the parts of the
+            question in `history`. 0 for a run of a task; None for another new turn.
     """
 
     request: TurnRequest
@@ -80,6 +80,7 @@ class TurnSetup:
     assistance: Assistance | None = None
     store: StoreExchange | None = None
     checkpoint: StoreCheckpoint | None = None
+    resumes_after: int | None = None
     use_model: UseModel = lambda give_way: nullcontext()
     open_stream: OpenStream = open_stream
 

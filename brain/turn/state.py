@@ -51,8 +51,9 @@ class TurnState:
         self.exchange = history.question or Exchange(question="")
         self.exchange.answer_id = to_answer_id(setup.turn_id)
         self.exchange.started = self.exchange.started or datetime.now(UTC)
-        self.exchange.recalled_ids = tuple(item.id for item in history.recalled.items)
-        self.exchange.told_tasks = () if history.task_news is None else history.task_news.task_ids
+        if setup.resumes_after is None:
+            self.exchange.recalled_ids = tuple(item.id for item in history.recalled.items)
+            self.exchange.told_tasks = () if history.task_news is None else history.task_news.task_ids
         self.exchange.strategy = setup.request.strategy
         self.rounds: list[RoundRecord] = []
         self.accounting = Accounting(self.rounds)
@@ -67,7 +68,7 @@ class TurnState:
         self.checkpoint: Callable[[], Awaitable[None]] | None = None
         self._parts_before = len(self.exchange.parts)
         self.outcomes: dict[Hashable, asyncio.Future[Outcome]] = {}
-        if setup.checkpoint is not None:
+        if setup.resumes_after is not None:
             self._resume()
 
     def _resume(self) -> None:

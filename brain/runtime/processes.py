@@ -1,0 +1,360 @@
+"""This process among those that use the store: its lease, the checkpoints of its turns, and the turns of the dead."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from brain.errors import BadRequest, RunsElsewhere, StoreError
+from brain.messages import new_process_id, process_of
+from brain.runtime.exchange_lease import ExchangeLease
+from brain.runtime.run import Run, RunOptions
+from brain.store import processes, turns
+from brain.store.processes import LEASE_SECONDS, Process
+from brain.store.store import Store
+from brain.store.turns import Claimed, Place
+from brain.store.tx import Tx
+from brain.turn_request import TurnRequest
+
+LOOK_SECONDS = 1.0
+"""Interval of renewing the lease, of checkpoints, and of the search for processes that died."""
+RETURN_SECONDS = 30.0
+"""Time for the client of a claimed turn to come back, unless nobody needs to read the turn."""
+MAX_CLAIMS = 5
+"""How often a turn continues after its process died. Then it is interrupted, because it may be the cause."""
+UNIX = "unix:"
+"""Begins an address that is the path of a socket."""
+
+log = logging.getLogger("brain")
+
+
+class ResumableTurn(msgspec.Struct):
+    """How another process continues a turn.
+
+    Attributes:
+        request: Its request, without files.
+        is_from_client: Whether the client sent the conversation.
+    """
+
+    request: TurnRequest
+    protocol: str
+    options: RunOptions
+    is_from_client: bool
+
+
+Continue = Callable[[Claimed, ResumableTurn], Awaitable[Run]]
+"""Continues a claimed turn."""
+
+decode = msgspec.json.Decoder(ResumableTurn).decode
+
+
+class _Running(NamedTuple):
+    run: Run
+    lease: ExchangeLease
+
+
+class _Waiting(NamedTuple):
+    """A claimed turn whose client must come back until a time of `time.monotonic`."""
+
+    claimed: Claimed
+    how: ResumableTurn
+    until: float
+
+
+class Processes:
+    """See the module. Each look at the store is one transaction that reads, and at most one that writes.
+
+    Args:
+        recent: Limit of earlier exchanges for a turn.
+        continue_turn: Continues a claimed turn.
+        hand_over: Stops a run that another process continues.
+
+    Attributes:
+        secret: What all processes of the store know.
+        address: Where this process takes forwarded requests. Without one, it continues no turns of others.
+        is_closing: Whether this process takes no more turns.
+    """
+
+    def __init__(self, store: Store, recent: int, continue_turn: Continue, hand_over: Callable[[Run], None]) -> None:
+        self.secret = b""
+        self.address = ""
+        self.is_closing = False
+        self._store = store
+        self._recent = recent
+        self._continue = continue_turn
+        self._hand_over = hand_over
+        self._joined_at = 0.0
+        self._others: Mapping[str, Process] = {}
+        self._lost: dict[str, asyncio.Event] = {}
+        self._running: dict[str, _Running] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._has_looked = False
+        self._loop: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Add this process to the store, and look for turns of dead ones from now on."""
+        with suppress(StoreError):  # such as of a file that cannot be written
+            await self._join()
+            await self.look()
+        self._loop = asyncio.create_task(self._look_forever(), name="processes")
+
+    async def close(self) -> None:
+        """Remove this process from the store."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        with suppress(StoreError):
+            await self._store.write_unsynced(processes.remove)
+
+    async def listen_at(self, address: str) -> None:
+        """Take forwarded requests at an address from now on, and continue turns of dead processes."""
+        self.address = address
+        await self._store.write_unsynced(processes.set_address, address)
+        await self._claim()
+
+    # Other processes
+
+    @property
+    def process(self) -> str:
+        """The ID of this process."""
+        return self._store.process
+
+    @property
+    def any(self) -> bool:
+        """Whether other processes use the store."""
+        return bool(self._others)
+
+    @property
+    def can_take_over(self) -> bool:
+        """Whether another process can continue turns."""
+        return any(one.address and not one.is_over and not one.is_stopping for one in self._others.values())
+
+    def clock(self) -> float:
+        """Return the time of the store, in seconds since 1970."""
+        return self._store.clock()
+
+    def lost(self, process: str) -> asyncio.Event:
+        """Return an event that is set when the lease of a process is over."""
+        return self._lost.setdefault(process, asyncio.Event())
+
+    async def stop(self) -> None:
+        """Record that this process takes no more turns."""
+        self.is_closing = True
+        with suppress(StoreError):
+            await self._store.write_unsynced(processes.stop)
+            await self.look()
+
+    async def check(self, process: str) -> None:
+        """Check that a process that runs a turn takes no forwarded requests.
+
+        Raises:
+            RunsElsewhere: It does.
+        """
+        if process not in (self.process, *self._others):
+            await self._read()
+        other = self._others.get(process)
+        if other is not None and other.address:
+            raise RunsElsewhere(process, other.address)
+
+    async def find(self, turn_id: str, user: str | None) -> Run | None:
+        """Return the run of a claimed turn, which begins now; None if no process has a turn with this ID.
+
+        Raises:
+            RunsElsewhere: Another process has it, or can claim it soon.
+        """
+        if (run := await self._take(turn_id, user)) is not None:
+            return run
+        if process_of(turn_id) != self.process:
+            await self.check(process_of(turn_id))
+        if not self._others:
+            return None
+        return await self._go_to(await self._store.search(turns.find_place, user or "", turn_id), user)
+
+    async def find_requested(self, user: str, request_id: str) -> Run | None:
+        """Return the run of the turn that a user began with this request ID, as `find` does.
+
+        Raises:
+            BadRequest: `interrupted`: the turn has no more events.
+            RunsElsewhere: As for `find`.
+        """
+        place = await self._store.read(turns.find_request, user, request_id)
+        run = await self._go_to(place, user)
+        if run is None and place is not None and place.process != self.process:
+            message = "The server process that ran this turn ended. Its answer so far is in the conversation."
+            raise BadRequest(message, "request_id", code="interrupted", status=409)
+        return run
+
+    async def find_newest(self, conversation_id: str, user: str) -> Run | None:
+        """Return the run of the newest turn of a conversation, as `find` does.
+
+        Raises:
+            RunsElsewhere: As for `find`.
+        """
+        if not self._others and not self._waiting:
+            return None
+        return await self._go_to(await self._store.read(turns.find_newest, user, conversation_id), user)
+
+    async def _go_to(self, place: Place | None, user: str | None) -> Run | None:
+        if place is None or place.has_expired:
+            return None
+        if (run := await self._take(place.turn_id, user)) is not None:
+            return run
+        if place.process == self.process:
+            return None
+        await self.check(place.process)
+        if place.is_running and place.process not in self._others:
+            raise RunsElsewhere(place.process, "")
+        return None
+
+    async def _read(self) -> bool:
+        """Read which processes live. Return whether this one is among them."""
+        found = {one.id: one for one in await self._store.read(processes.read)}
+        own = found.pop(self.process, None)
+        # a process that was alone did not renew its lease, and needs a moment to see this one
+        if time.monotonic() < self._joined_at + LEASE_SECONDS:
+            found = {key: one._replace(is_over=False) for key, one in found.items()}
+        self._others = found
+        for process in [one for one in self._lost if one not in found or found[one].is_over]:
+            self._lost.pop(process).set()
+        return own is not None
+
+    # This process
+
+    async def _join(self) -> None:
+        self.secret = bytes.fromhex(await self._store.write_unsynced(processes.add, self.address))
+        self._joined_at = time.monotonic()
+
+    async def _look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.look()
+            except StoreError as error:
+                log.warning("the lease of this process cannot be renewed: %s", error)
+            except Exception:
+                log.exception("the turns of other processes could not be continued")
+
+    async def look(self) -> None:
+        """Renew the lease, write checkpoints, and claim the turns of processes that died."""
+        if not await self._read():
+            await self._rejoin()
+        await self._write()
+        dead = [one for one in self._others.values() if one.is_over]
+        if dead:
+            for address in await self._store.write(processes.remove_dead):
+                _remove_socket(address)
+            log.warning("the leases of %d processes are over", len(dead))
+        if dead or self._others or not self._has_looked:
+            await self._claim()
+        self._has_looked = True
+        await self._interrupt_waiting()
+
+    async def _rejoin(self) -> None:
+        """Begin anew after a process found that the lease of this one was over: it may have claimed the turns."""
+        log.warning("this process was considered dead; its %d turns continue elsewhere", len(self._running))
+        for one in tuple(self._running.values()):
+            self._hand_over(one.run)
+        self._waiting.clear()
+        self._store.process = new_process_id()
+        await self._join()
+
+    async def _write(self) -> None:
+        """Renew the lease if there are others, and write what the store lacks of running turns."""
+        writes = {
+            turn_id: write
+            for turn_id, one in self._running.items()
+            if (write := one.lease.draft(one.run.snapshot())) is not None
+        }
+        if not writes and not self._others:
+            return
+
+        def write(tx: Tx) -> list[str]:
+            processes.renew(tx)
+            return [turn_id for turn_id, draft in writes.items() if not draft(tx)]
+
+        try:
+            lost = await self._store.write_unsynced(write)
+        except StoreError:
+            for turn_id in writes.keys() & self._running.keys():
+                self._running[turn_id].lease.forget_draft()
+            raise
+        for turn_id in lost:
+            if (one := self._running.get(turn_id)) is not None:
+                self._hand_over(one.run)
+
+    def add(self, run: Run, lease: ExchangeLease) -> None:
+        """Write checkpoints of a run until it ends."""
+        self._running[run.id] = _Running(run, lease)
+        run.on_end.append(lambda run: self._running.pop(run.id) and None)
+
+    def release_detached(self) -> None:
+        """Hand over the turns that continue without a client."""
+        for run, lease in tuple(self._running.values()):
+            if run.options.is_detached:
+                lease.is_released = True
+                self._hand_over(run)
+
+    # Claimed turns
+
+    async def _claim(self) -> None:
+        has_more, continues = True, bool(self.address) and not self.is_closing
+        while has_more:
+            claimed, has_more = await self._store.write(turns.claim, self._recent, continues=continues)
+            for one in claimed:
+                await self._receive(one)
+
+    async def _receive(self, claimed: Claimed) -> None:
+        """Continue a claimed turn now or when its client comes back."""
+        question, history = claimed.history.question, claimed.history
+        assert question is not None
+        how = decode(claimed.resume)
+        seconds = (self._store.now() - question.started).total_seconds() if question.started is not None else 0.0
+        left = how.request.limits.turn_seconds - seconds
+        if left <= 0 or history.epoch > MAX_CLAIMS:
+            await self._store.write(turns.interrupt, history.key)
+            return
+        log.warning("turn %s of a process that ended is claimed", question.turn_id)
+        self._waiting[question.turn_id] = _Waiting(claimed, how, time.monotonic() + min(left, RETURN_SECONDS))
+        if how.options.is_detached:
+            await self._take(question.turn_id, history.user)
+
+    async def _take(self, turn_id: str, user: str | None) -> Run | None:
+        """Continue a waiting turn of a user, if there is one with this ID."""
+        waiting = self._waiting.get(turn_id)
+        if waiting is None or waiting.claimed.history.user != (user or ""):
+            return None
+        del self._waiting[turn_id]
+        try:
+            run = await self._continue(waiting.claimed, waiting.how)
+        except BadRequest as error:  # such as a model that this server no longer has
+            log.warning("turn %s cannot be continued: %s", turn_id, error)
+            await self._store.write(turns.interrupt, waiting.claimed.history.key)
+            return None
+        run.start()
+        return run
+
+    async def interrupt(self, conversation_id: str, user: str) -> None:
+        """Interrupt the claimed turn of a conversation whose client has not come back, for a new message."""
+        for turn_id, one in tuple(self._waiting.items()):
+            if (one.claimed.history.id, one.claimed.history.user) == (conversation_id, user):
+                del self._waiting[turn_id]
+                await self._store.write(turns.interrupt, one.claimed.history.key)
+
+    async def _interrupt_waiting(self) -> None:
+        for turn_id, one in tuple(self._waiting.items()):
+            if time.monotonic() >= one.until:
+                del self._waiting[turn_id]
+                await self._store.write(turns.interrupt, one.claimed.history.key)
+
+
+def _remove_socket(address: str) -> None:
+    """Remove the socket of a process that could not do it."""
+    if address.startswith(UNIX):
+        with suppress(OSError):
+            Path(address.removeprefix(UNIX)).unlink()
