@@ -30,7 +30,7 @@ from brain.runtime.client_tasks import is_for_client, narrow_client_task
 from brain.runtime.exchange_lease import ExchangeLease, TaskEnd
 from brain.runtime.persistence import ENDING_SECONDS, Persistence
 from brain.runtime.priority import Priority
-from brain.runtime.processes import Processes, ResumableTurn
+from brain.runtime.processes import RETURN_SECONDS, Processes, ResumableTurn
 from brain.runtime.recording import Recorder
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
@@ -335,6 +335,9 @@ class Engine:
             seconds = limits.turn_seconds - (self.store.now() - exchange.started).total_seconds()
             limits = replace(limits, turn_seconds=max(1.0, seconds))
         request = replace(how.request, attachments=history.files, limits=limits)
+        options = how.options
+        if not options.is_detached:
+            options = replace(options, unread_seconds=RETURN_SECONDS)
         lease = ExchangeLease(self.store, history, replaces=request.replaces is not None)
         admitted = _Admitted(
             request,
@@ -346,7 +349,7 @@ class Engine:
             remembers_answer=how.is_from_client,
             resumes_after=claimed.last,
         )
-        run = await self._begin(admitted, how.protocol, how.options)
+        run = await self._begin(admitted, how.protocol, options)
         if self._on_background_end is not None:
             run.on_end.append(self._on_background_end)
         return run

@@ -76,18 +76,20 @@ class ExchangeLease:
         return None
 
     async def checkpoint(self, exchange: Exchange) -> None:
-        """Store the answer so far.
+        """Store the answer so far. A turn for a person goes on if that fails for now, such as on a full disk.
 
         Raises:
             StoreError: The write failed, or another process continues the turn.
         """
         self._note(exchange)
+        history = self.history
         try:
-            is_own = await self._store.write(
-                turns.checkpoint, self.history.key, self.history.epoch, self.last(), exchange
-            )
-        except StoreError:
+            is_own = await self._store.write(turns.checkpoint, history.key, history.epoch, self.last(), exchange)
+        except StoreError as error:
             self.forget_draft()
+            if error.may_pass and exchange.source != "task":
+                log.warning("conversation %s: a checkpoint was not stored: %s", history.id, error)
+                return
             raise
         if not is_own:
             raise StoreError("Another process continues this turn.")

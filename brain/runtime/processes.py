@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -274,12 +273,12 @@ class Processes:
         if not writes and not self._others:
             return
 
-        def write(tx: Tx) -> list[str]:
+        def write_all(tx: Tx) -> list[str]:
             processes.renew(tx)
             return [turn_id for turn_id, draft in writes.items() if not draft(tx)]
 
         try:
-            lost = await self._store.write_unsynced(write)
+            lost = await self._store.write_unsynced(write_all)
         except StoreError:
             for turn_id in writes.keys() & self._running.keys():
                 self._running[turn_id].lease.forget_draft()

@@ -186,7 +186,9 @@ class Run:
 
     def hand_over(self) -> None:
         """Stop the turn, which another process continues. Its readers must connect again."""
-        self.stop("shutdown")
+        if self._turn is not None:
+            self._turn.is_continued = True
+            self._turn.stop("shutdown")
         self.log.cut_off()
 
     async def abort(self) -> None:

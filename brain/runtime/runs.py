@@ -96,9 +96,7 @@ class RunRegistry:
             return await self.processes.find_requested(request.user or "", request.request_id)
         return run
 
-    async def find_or_begin(
-        self, request: TurnRequest, begin: Callable[[], Awaitable[Run]]
-    ) -> tuple[Run, Run | None]:
+    async def find_or_begin(self, request: TurnRequest, begin: Callable[[], Awaitable[Run]]) -> tuple[Run, Run | None]:
         """Begin a turn, unless there is one with the same request ID.
 
         If several requests with one ID arrive together, one begins the turn and the others wait for it.

@@ -14,10 +14,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from brain.errors import BadRequest, StoreError
+from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.events import Event, SpecialistProgress, SpecialistStart
 from brain.messages import Attachment, Call, Exchange, History
-from brain.runtime.persistence import ENDING_SECONDS, TaskEnd
+from brain.runtime.exchange_lease import TaskEnd
+from brain.runtime.persistence import ENDING_SECONDS
 from brain.runtime.run import Run
 from brain.runtime.task_reports import TaskReports
 from brain.settings import Settings
@@ -32,19 +33,14 @@ from brain.turn_request import TurnRequest
 
 PER_USER = 2
 """Running tasks of one user."""
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 """Longest time between two looks at the store and the clock, and pause after an error."""
-WATCH_SECONDS = 0.05
-"""Interval of the search for commits of other processes while tasks run here; else `IDLE_WATCH_SECONDS`."""
-IDLE_WATCH_SECONDS = 0.25
-RENEW_SECONDS = 5.0
-"""Interval of renewing leases."""
 CHECK_TIME = timedelta(hours=1)
 """Interval of the search for times that a wrong clock set. It also takes place when the clock is set back."""
 BUSY_SECONDS = 30.0
-"""How long a run waits for the lease of its conversation."""
+"""How long a run waits for another turn in its conversation."""
 RETRY_SECONDS = 1.0
-"""Time between two tries to begin a run whose conversation has a lease."""
+"""Time between two tries to begin a run in a conversation with another turn."""
 ACTIVITY_SECONDS = 1.0
 """Shortest time between two stored changes of what a task does."""
 MAX_ACTIVITY = 200
@@ -68,7 +64,7 @@ OnTaskEnd = Callable[[Task, str, float], None]
 class TaskRunner:
     """Runs the tasks of a store in this process, and begins the reports on them.
 
-    It looks at the store when a task changes, when another process commits, and when something is due.
+    It looks at the store when a task changes here, when something is due, and once a second for changes by others.
 
     Args:
         is_closing: Whether the process is about to end, so that no task may begin.
@@ -97,8 +93,6 @@ class TaskRunner:
         self._own: dict[str, Task] = {}  # as they were at the last look
         self._has_news = asyncio.Event()
         self._last_packet = 0
-        self._version = -1
-        self._renew_at = 0.0
         self._checked: datetime | None = None
         self._loop: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -130,27 +124,16 @@ class TaskRunner:
             self._has_news.clear()
             try:
                 await self._check_times()
-                await self._wait_for_news(min(await self._look(), LOOK_SECONDS))
+                seconds = min(await self._look(), LOOK_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._has_news.wait()
             except StoreError as error:
                 log.warning("background tasks cannot be read: %s", error)
                 await asyncio.sleep(LOOK_SECONDS)
             except Exception:  # a bug with one task must not stop the others
                 log.exception("background tasks could not be started")
                 await asyncio.sleep(LOOK_SECONDS)
-
-    async def _wait_for_news(self, seconds: float) -> None:
-        """Wait for a change by this process, a commit of another one, or the end of the time."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if self._store.path is not None:
-                left = min(left, WATCH_SECONDS if self._running else IDLE_WATCH_SECONDS)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._has_news.wait()
-                return
-            if (version := await self._store.data_version()) != self._version:
-                self._version = version
-                return
 
     async def _look(self) -> float:
         """Do what one look at the store asks for. Return the seconds until the next one."""
@@ -162,10 +145,9 @@ class TaskRunner:
         for task_id, run in self._runs.items():
             if task_id not in look.own:
                 run.stop("cancelled")
-        if look.has_stale or (self._running and time.monotonic() >= self._renew_at):
-            self._renew_at = time.monotonic() + RENEW_SECONDS
-            if await self._store.write_unsynced(tasks.renew, tuple(self._running)):
-                self._has_news.set()
+        if look.has_stale:
+            await self._store.write_unsynced(tasks.recover)
+            self._has_news.set()
         if look.due and not self._is_closing():
             await self._claim(look.due)
         seconds = self._reports.begin_due(look.unreported)
@@ -178,8 +160,6 @@ class TaskRunner:
             for task in due
             if task is not None
         ]
-        if not self._running:
-            self._renew_at = time.monotonic() + RENEW_SECONDS
         claimed = await self._store.write(tasks.claim, readable, self._settings.tasks_at_once, PER_USER)
         for task in claimed:
             run = self._run(task, self._running.get(task.id))
@@ -242,7 +222,7 @@ class TaskRunner:
                 stored = await self._fail(task, "the result could not be stored", may_retry=True)
         except BadRequest as error:
             stored = await self._fail(task, error.message)
-        except StoreError as error:  # another process, or this one later, continues after the lease has expired
+        except StoreError as error:  # another process continues when this one has ended
             log.warning("task %s cannot be stored: %s", task.id, error)
             stored = task
         except Exception:
@@ -293,12 +273,12 @@ class TaskRunner:
         return RunEnd(newest, exchange, outcome, schedule.next_run(newest, self._store.now()), reason, may_retry)
 
     async def _start_when_free(self, task: Task, end: TaskEnd) -> Run:
-        """Begin a run; wait for the lease of a process that ended while it ran the task."""
+        """Begin a run; wait for the end of a turn that runs in its conversation."""
         until = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 return await self._start(task, end)
-            except ConversationBusy:
+            except (ConversationBusy, RunsElsewhere):
                 if time.monotonic() > until:
                     raise
             await asyncio.sleep(RETRY_SECONDS)

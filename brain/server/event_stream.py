@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from brain.events import Error, Event, Notice, TurnStart
 from brain.protocols.encoding import HEARTBEAT, as_rejection
-from brain.runtime.run import AnyRun
+from brain.runtime.run import Run
 from brain.server.responses import SAFE_HEADERS, error_response
 
 log = logging.getLogger("brain")
@@ -75,7 +75,7 @@ class Reader:
     """
 
     def __init__(
-        self, run: AnyRun, encoder: Encoder | None = None, after: int = 0, *, heartbeat: float, owns_run: bool = False
+        self, run: Run, encoder: Encoder | None = None, after: int = 0, *, heartbeat: float, owns_run: bool = False
     ) -> None:
         self.encoder = encoder
         self.write: Callable[[bytes], bool] | None = None

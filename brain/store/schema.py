@@ -66,8 +66,9 @@ TABLES = {
         UNIQUE (user, id)
     ) STRICT""",
     # `data` is a `messages.Exchange` as JSON; the other columns are for queries.
-    # `unindexed` is set until the words of the exchange are in the index. `process` runs the turn, or ran it; each claim
-    # raises `epoch`. `request`: the client's ID; `resume`: how another process can continue the turn, see `turns.py`
+    # `unindexed` is set until the words of the exchange are in the index.
+    # `process` runs the turn, or ran it; each claim raises `epoch`. `request` is the client's ID of the request, and
+    # `resume` says how another process can continue the turn
     "exchange": """CREATE TABLE exchange (
         key INTEGER PRIMARY KEY,
         in_history INTEGER NOT NULL DEFAULT 0,

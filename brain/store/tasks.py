@@ -127,7 +127,7 @@ class Look(NamedTuple):
         own: The tasks that the process runs, by ID.
         due: The first `MAX_DUE` tasks for free places, and None for each damaged row. `claim` takes them.
         seconds_until_due: Time until the next task becomes due; None without one.
-        has_stale: Whether `renew` finds an expired lease, or a time that a wrong clock set.
+        has_stale: Whether `recover` finds a task of a process that died, or a time that a wrong clock set.
         unreported: Conversations with packets to report.
     """
 

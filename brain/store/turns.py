@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brain.errors import BadRequest, StoreError
+from brain.errors import BadRequest
 from brain.messages import (
     Annotation,
     Attachment,

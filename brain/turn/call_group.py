@@ -200,8 +200,7 @@ class CallGroup:
                 self.suspended.append(call)
             elif not call.block:
                 self._finish(call, outcome)
-                if call.has_started and self._state.checkpoint is not None:
-                    await self._state.checkpoint()
+                await self._checkpoint(call)
         if self._on_end is not None:
             self._on_end()
 
@@ -283,9 +282,14 @@ class CallGroup:
         self._state.emit((call.start_event(),))
         dependencies = self._dependencies(entry, context, seconds)
         call.has_started = True
-        if self._state.checkpoint is not None:
-            await self._state.checkpoint()
+        await self._checkpoint(call)
         return await execute(entry.specialist, function, dependencies, report, timeout=seconds)
+
+    async def _checkpoint(self, call: Call) -> None:
+        """Store that a call has started or ended, unless it can run again."""
+        store = self._state.checkpoint
+        if store is not None and call.has_started and not self._policy.is_read_only(call.name, call.params or {}):
+            await store()
 
     def _make_context(self, call: Call, entry: Entry, message: str, attachments: Sequence[Attachment]) -> Context:
         """Return what the specialist of a call may read, apart from the time that is left.
@@ -345,7 +349,7 @@ class CallGroup:
             sent: What the call sends to other hosts.
         """
         request, approvals = self._setup.request, self._state.approvals
-        is_continued = self._setup.checkpoint is not None
+        is_continued = request.task is not None  # it can wait for days
         if not is_continued and not request.asks_person:
             reasons = NO_APPROVER_TO_SEND if sent else NO_APPROVER
             return Failure("declined", *(NO_APPROVER_PRIVATE if request.private else reasons))

@@ -34,7 +34,7 @@ class TurnState:
         approvals: Approval requests and decisions.
         inbox: Messages of the user to inject.
         model: The model of the current pass.
-        checkpoint: Stores the answer so far of a turn that continues if its process ends.
+        checkpoint: Stores the answer so far, from which another process can continue the turn.
         shows_all: Whether the user sees all text of the model.
         characters_left: Characters of visible text that the turn may still have.
         max_block_bytes: Size limit of one result block.

@@ -52,6 +52,9 @@ class Turn:
 
     Args:
         strategy: Makes the strategy of this turn.
+
+    Attributes:
+        is_continued: Whether another process continues the turn after `stop("shutdown")`.
     """
 
     def __init__(self, setup: TurnSetup, strategy: Callable[["Turn"], Strategy]) -> None:
@@ -69,6 +72,7 @@ class Turn:
         self._finish: StopReason = "complete"
         self._task: asyncio.Task[object] | None = None  # executes the turn, as long as it can be stopped
         self._stop_reason: Interruption | None = None
+        self.is_continued = setup.request.task is not None
         self._ending: Sequence[Event] = ()
 
     def _use_participant(self, participant: Participant) -> None:
@@ -260,7 +264,7 @@ class Turn:
         if setup.tasks is not None:
             setup.tasks.on_change = lambda task: state.emit((task_change(task),))
             setup.tasks.origin = lambda: state.policy.origin
-        if setup.request.attachments:
+        if setup.request.attachments and not (setup.resumes_after is not None and state.exchange.question):
             await self._run_automatic_calls()
         elif not state.exchange.question or state.is_new:
             self._set_question()
@@ -455,7 +459,7 @@ class Turn:
     async def _resume_calls(self) -> bool:
         """Continue calls that had no block when the turn was interrupted. Return whether one waits for approval."""
         calls = tuple(self.state.policy.calls)
-        if self.setup.checkpoint is None or not calls:
+        if self.setup.resumes_after is None or not calls:
             return False
         async with self._open_calls(calls[-1].turn_pass) as group:
             for call in calls:
@@ -467,7 +471,7 @@ class Turn:
     @property
     def _call_ending(self) -> CallCode:
         """The code of calls that the end of the turn stops. The next process continues `interrupted` ones."""
-        if self._stop_reason == "shutdown" and self.setup.checkpoint is not None:
+        if self._stop_reason == "shutdown" and self.is_continued:
             return "interrupted"
         return "deadline" if self._stop_reason == "deadline" else "cancelled"
 

@@ -12,7 +12,7 @@ from brain.messages import Exchange
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse_resume
 from brain.protocols.common import MESSAGE_LENGTH, ClientMessage, check_limit
-from brain.runtime.commands import Decide, ShowTurn, SteerTurn
+from brain.runtime.commands import Decide, SteerTurn
 from brain.runtime.run import RunOptions
 from brain.server.responses import SAFE_HEADERS
 from brain.server.routes.requests import Request, client_of, read_json
@@ -52,8 +52,7 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     if run is None or run.conversation_id != options.conversation_id:
         newest = await turns.find_newest(options.conversation_id, user)
         if newest is not None and not newest.has_ended:
-            exchange = await newest.control(ShowTurn())
-            await newest.catch_up()
+            exchange = newest.snapshot()
             open_calls = [call.id for call in exchange.calls if call.approval == "asked"]
             ids = ", ".join(f"{newest.id}.{call_id}.{newest.log.last}" for call_id in open_calls)
             if exchange.state == "waiting":
@@ -63,9 +62,10 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
         if any(answer.approve is not None for answer in answers):
             raise _unknown(answers[0])
         return None
-    exchange = await run.control(ShowTurn())
-    await run.catch_up(answers[0].after)
-    received = run.log.events(until=answers[0].after)
+    exchange = run.snapshot()
+    # another process may have asked, which died; then the client has read all that this one has sent so far
+    after = answers[0].after if answers[0].after >= run.log.start else run.log.last
+    received = run.log.events(until=after)
     _check_answers(exchange, received, answers)
     known_ids = {f"{run.id}.{event.call_id}" for event in received if isinstance(event, (ApprovalRequired, *_DECIDED))}
     message = "\n\n".join(messages_since(messages, known_ids))
@@ -73,21 +73,22 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     approvals = {call.id: call.approval for call in exchange.calls}
     undecided = [answer for answer in answers if approvals.get(answer.call_id) == "asked"]
     if undecided and message:  # a repeated request changes nothing
-        await run.control(SteerTurn(message))
+        run.apply(SteerTurn(message))
     for answer in undecided:
-        await run.control(Decide(answer.call_id, bool(answer.approve)))
+        run.apply(Decide(answer.call_id, bool(answer.approve)))
     current = next((event for event in reversed(received) if isinstance(event, Round)), None)
-    encoder = ag_ui.Encoder(options, run.id, exchange.model, len(received), known_ids, current)
-    return stream(request, run, encoder, len(received))
+    encoder = ag_ui.Encoder(options, run.id, exchange.model, after, known_ids, current)
+    return stream(request, run, encoder, after)
 
 
 def _check_answers(exchange: Exchange, received: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
     """Check that the answers match the open interrupts of this run and do not contradict earlier answers."""
+    after = answers[0].after
     interrupts = {event.call_id for event in received if isinstance(event, ApprovalRequired)}
     interrupts -= {event.call_id for event in received if isinstance(event, _DECIDED)}
     approvals = {call.id: call.approval for call in exchange.calls}
     for answer in answers:
-        if answer.turn_id != exchange.turn_id or answer.after != len(received) or answer.call_id not in interrupts:
+        if answer.turn_id != exchange.turn_id or answer.after != after or answer.call_id not in interrupts:
             raise _unknown(answer)
         approval = approvals.get(answer.call_id)
         # the client can repeat an answer, and cancel an expired interrupt
@@ -102,7 +103,7 @@ def _check_answers(exchange: Exchange, received: Sequence[Event], answers: Seque
     unanswered = interrupts - {answer.call_id for answer in answers}
     still_open = [call_id for call_id in sorted(unanswered) if approvals.get(call_id) == "asked"]
     if still_open:
-        ids = ", ".join(f"{exchange.turn_id}.{call_id}.{len(received)}" for call_id in still_open)
+        ids = ", ".join(f"{exchange.turn_id}.{call_id}.{after}" for call_id in still_open)
         raise _interrupted(f"`resume` must answer every open interrupt; missing: {ids}.")
 
 

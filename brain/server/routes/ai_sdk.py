@@ -11,8 +11,8 @@ from brain.errors import BadRequest
 from brain.messages import to_answer_id
 from brain.protocols import ai_sdk
 from brain.protocols.ai_sdk import RequestOptions
-from brain.runtime.commands import Decide, ShowTurn
-from brain.runtime.run import AnyRun, RunOptions
+from brain.runtime.commands import Decide
+from brain.runtime.run import Run, RunOptions
 from brain.server.responses import no_content
 from brain.server.routes import runs
 from brain.server.routes.requests import Request, client_of, read_json
@@ -28,10 +28,12 @@ async def chat(request: Request) -> ASGIApp:
         return await _continue(request, turn_request.conversation_id, options)
     if turn_request.conversation_id is not None:
         earlier = await request.engine.runs.find_newest(turn_request.conversation_id, request.username)
-        await _stop_if_waiting(earlier)
+        _stop_if_waiting(earlier)
         await runs.wait_if_ending(earlier)
     run_options = RunOptions(
-        unread_seconds=None if options.resumable else 0.0, client_options=msgspec.json.encode(options).decode()
+        unread_seconds=None if options.resumable else 0.0,
+        is_detached=options.resumable,
+        client_options=msgspec.json.encode(options).decode(),
     )
     run = await runs.begin_run(request, turn_request, "ai_sdk", run_options, messages)
     owns_run = options.sdk_version == 5 and not options.resumable
@@ -65,33 +67,31 @@ async def _continue(request: Request, conversation_id: str | None, options: Requ
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):
         raise runs.gone("The turn of this approval has expired. Send the message again.")
-    exchange = await run.control(ShowTurn())
     decisions = {one.call_id: one.approve for one in options.decisions if one.turn_id == run.id}
-    if not decisions.keys() <= {call.id for call in exchange.calls if call.approval is not None}:
+    if not decisions.keys() <= {call.id for call in run.snapshot().calls if call.approval is not None}:
         raise runs.not_found("This turn has no call with this approval ID.")
     for call_id, approve in decisions.items():
         with suppress(BadRequest):  # too late or already decided: the stream shows the outcome
-            await run.control(Decide(call_id, approve))
-    await run.catch_up()
+            run.apply(Decide(call_id, approve))
     encoder = _encoder(run, first_options)
     encoder.skip(run.log.events(), decisions)
-    return runs.stream(request, run, encoder, encoder.event_count)
+    return runs.stream(request, run, encoder, run.log.start + encoder.event_count)
 
 
-async def _stop_if_waiting(run: AnyRun | None) -> None:
+def _stop_if_waiting(run: Run | None) -> None:
     """Stop an earlier turn that waits for an approval, since the chat has continued without it."""
     options = _options_of(run)
     if run is None or options is None or options.sdk_version <= 5 or run.has_ended:
         return
-    if (await run.control(ShowTurn())).state == "waiting":
+    if run.snapshot().state == "waiting":
         run.stop()
 
 
-def _options_of(run: AnyRun | None) -> RequestOptions | None:
+def _options_of(run: Run | None) -> RequestOptions | None:
     """The options of the request that started the run; None for a run of another protocol."""
-    return _decode_options(run.options) if run is not None and run.options else None
+    return _decode_options(run.options.client_options) if run is not None and run.options.client_options else None
 
 
-def _encoder(run: AnyRun, options: RequestOptions) -> ai_sdk.Encoder:
+def _encoder(run: Run, options: RequestOptions) -> ai_sdk.Encoder:
     message_id = None if options.continues else to_answer_id(run.id)
     return ai_sdk.Encoder(options.sdk_version, message_id, run.is_waiting_for)

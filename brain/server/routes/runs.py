@@ -18,7 +18,7 @@ from brain.prompts.client_history import UNKNOWN, ClientHistory
 from brain.protocols.common import ClientMessage
 from brain.protocols.encoding import InlineText, as_rejection
 from brain.runtime.engine import narrow_request
-from brain.runtime.run import DEFAULT_OPTIONS, AnyRun, Run, RunOptions
+from brain.runtime.run import DEFAULT_OPTIONS, Run, RunOptions
 from brain.server.admission import unavailable
 from brain.server.event_stream import Encoder, EventStreamResponse, Reader, wait_for_disconnect
 from brain.server.rate_limits import RETRY_SOON, rate_limited
@@ -119,7 +119,7 @@ def inline_results(request: Request, run: Run) -> InlineText:
 
 def stream(
     request: Request,
-    run: AnyRun,
+    run: Run,
     encoder: Encoder | None = None,
     after: int = 0,
     *,
@@ -175,15 +175,14 @@ def is_busy(error: Error) -> bool:
     return error.status in (429, 503)
 
 
-async def resume_stream(request: Request, run: AnyRun, after: int) -> ASGIApp:
+async def resume_stream(request: Request, run: Run, after: int) -> ASGIApp:
     """Return the native stream after an event. After the last event, 204 stops the reconnects of an EventSource."""
-    await run.catch_up(after)
     if run.has_ended and after == run.log.last and request.method == "GET":
         return no_content()
     return stream(request, run, after=after)
 
 
-async def wait_if_ending(run: AnyRun | None) -> None:
+async def wait_if_ending(run: Run | None) -> None:
     """Wait briefly for the end of an earlier turn whose client has just disconnected."""
     if run is not None and run.log.replayable:
         with suppress(TimeoutError):

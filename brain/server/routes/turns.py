@@ -11,8 +11,8 @@ from brain.messages import Exchange, to_answer_id
 from brain.prompts.blocks import block_content
 from brain.protocols import native
 from brain.protocols.native.resources import turn_report
-from brain.runtime.commands import CancelTurn, Decide, ShowTurn, SteerTurn
-from brain.runtime.run import AnyRun, RunOptions
+from brain.runtime.commands import CancelTurn, Decide, SteerTurn
+from brain.runtime.run import Run, RunOptions
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import Request, link, read_json, read_struct, read_turn_request
 from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream, stream
@@ -51,7 +51,7 @@ async def stream_turn(request: Request) -> ASGIApp:
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: start a turn, which runs without a connected client."""
     turn_request = await read_turn_request(request)
-    begin = partial(begin_run, request, turn_request, "native")
+    begin = partial(begin_run, request, turn_request, "native", RunOptions(is_detached=True))
     run, new = await request.engine.runs.find_or_begin(turn_request, begin)
     if new is not None:
         new.start()
@@ -80,7 +80,7 @@ async def show(request: Request) -> Response:
     engine, user, turn_id = request.engine, request.username, request.path_params["id"]
     run = await engine.runs.find(turn_id, user)
     if run is not None:
-        return _report(request, run, await run.control(ShowTurn()))
+        return _report(request, run, run.snapshot())
     found = (
         await engine.store.search(conversations.find_answer, user, to_answer_id(turn_id))
         if ID.fullmatch(turn_id)
@@ -94,30 +94,30 @@ async def show(request: Request) -> Response:
 async def cancel(request: Request) -> Response:
     """`POST /v1/turns/{id}/cancel`: stop the turn, unless it has ended."""
     run = await _find(request)
-    return _report(request, run, await run.control(CancelTurn()), 202)
+    return _report(request, run, run.apply(CancelTurn()), 202)
 
 
 async def steer(request: Request) -> Response:
     """`POST /v1/turns/{id}/steer`: add a message to the running turn."""
     run = await _find(request)
     message = await read_json(request, native.parse_steering)
-    return _report(request, run, await run.control(SteerTurn(message)), 202)
+    return _report(request, run, run.apply(SteerTurn(message)), 202)
 
 
 async def approve(request: Request) -> Response:
     """`POST /v1/turns/{id}/approvals/{call_id}`: approve or decline a call."""
     run = await _find(request)
     body = await read_struct(request, native.ApprovalBody)
-    return _report(request, run, await run.control(Decide(request.path_params["call_id"], body.approve)))
+    return _report(request, run, run.apply(Decide(request.path_params["call_id"], body.approve)))
 
 
-async def _find(request: Request) -> AnyRun:
+async def _find(request: Request) -> Run:
     run = await request.engine.runs.find(request.path_params["id"], request.username)
     if run is None:
         raise not_found()
     return run
 
 
-def _report(request: Request, run: AnyRun, exchange: Exchange, status: int = 200) -> Response:
+def _report(request: Request, run: Run, exchange: Exchange, status: int = 200) -> Response:
     cost = request.engine.settings.cost
     return ApiResponse(turn_report(run.conversation_id, exchange, run.user, cost, block_content), status)
