@@ -38,7 +38,7 @@ import brain
 from brain import settings
 from brain.cli.serve import serve
 from brain.markers.scanner import Scanner
-from brain.runtime.event_log import MemoryEventLog
+from brain.runtime.event_log import EventLog
 
 ROOT = Path(brain.__file__).parents[1]
 OWN = (f"{ROOT / 'brain'}{os.sep}", f"{ROOT / 'specialists'}{os.sep}")
@@ -123,7 +123,7 @@ class _Transport:
 
 
 MARKS = {
-    (MemoryEventLog.append.__code__, "return"): "logged",
+    (EventLog.append.__code__, "return"): "logged",
     (Scanner.feed.__code__, "return"): "scanned",
     (_Transport.write.__code__, "call"): "written",
 }

@@ -448,7 +448,7 @@ async def test_steering_and_stopping() -> None:
         async for batch in run.events():
             events += batch
             if any(isinstance(event, SpecialistResult) for event in batch):
-                await run.control(SteerTurn("And the water?"))
+                run.apply(SteerTurn("And the water?"))
         assert [event for event in short(events) if "steered" in event] == [{"steered": "And the water?"}]
         assert "And the water?" in json.dumps(one.prompts[-1])
         assert HIGH_WATER in json.dumps(one.prompts[-1])

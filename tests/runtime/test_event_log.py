@@ -24,7 +24,7 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.runtime.event_log import LOST_EVENTS, MemoryEventLog, StoredEventLog
+from brain.runtime.event_log import LOST_EVENTS, EventLog, StoredEventLog
 from brain.store.turn_log import Frames
 
 DONE = Done("complete", "m1", "", 0, 1, None, 5)
@@ -63,15 +63,15 @@ MIXED: list[Event] = [
 ]
 
 
-def log_with(events: Sequence[Event], size: int = 1, *, replayable: bool = True) -> MemoryEventLog:
+def log_with(events: Sequence[Event], size: int = 1, *, replayable: bool = True) -> EventLog:
     """Return a log with these events, appended in batches of this size."""
-    log = MemoryEventLog("t1", replayable=replayable)
+    log = EventLog("t1", replayable=replayable)
     for n in range(0, len(events), size):
         log.append(events[n : n + size])
     return log
 
 
-def readable_after(log: MemoryEventLog) -> list[int]:
+def readable_after(log: EventLog) -> list[int]:
     """Return the event numbers after which the log can be read."""
     numbers = []
     for after in range(-1, log.last + 2):
@@ -152,7 +152,7 @@ def test_events_that_never_happened_are_gone(after: int, until: int | None, fiel
 
 def test_a_long_log_loses_its_older_half(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 20_000)
-    log = MemoryEventLog("t1")
+    log = EventLog("t1")
     lost = set()
     for n in range(1, 2_001):
         log.append([Token(f"{n:05}")])
@@ -182,7 +182,7 @@ def test_the_newest_block_is_never_discarded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_log_that_is_not_replayable_keeps_nothing() -> None:
-    log = MemoryEventLog("t1", replayable=False)
+    log = EventLog("t1", replayable=False)
     heard: list[tuple[Sequence[Event], bytes]] = []
     log.subscribe(lambda events, frames: heard.append((events, frames)))
     for batch in ([Token("a" * 100_000)] * 100, [DONE]):
@@ -213,7 +213,7 @@ def test_subscribers_are_notified_of_everything_from_then_on() -> None:
 
 
 def test_a_subscriber_may_unsubscribe_while_it_is_notified() -> None:
-    log = MemoryEventLog("t1")
+    log = EventLog("t1")
     heard: list[tuple[str, Sequence[Event]]] = []
 
     def once(events: Sequence[Event], frames: bytes) -> None:

@@ -16,7 +16,7 @@ from brain.errors import BadRequest
 from brain.events import Done, Event, SpecialistProgress, Token, TurnStart, Usage
 from brain.messages import Exchange, History
 from brain.runtime.commands import CancelTurn, SteerTurn
-from brain.runtime.run import AnyRun, Run, RunOptions
+from brain.runtime.run import Run, RunOptions
 from brain.runtime.runs import RunRegistry
 from brain.turn_request import TurnRequest
 
@@ -386,7 +386,7 @@ async def test_requests_of_one_id_begin_one_run(
 ) -> None:
     waiting, all_wait, go = 0, asyncio.Event(), asyncio.Event()
 
-    async def once(user: str, request_id: str | None) -> tuple[AnyRun, bool]:
+    async def once(user: str, request_id: str | None) -> tuple[bool]:
         async def begin() -> Run:
             nonlocal waiting
             waiting += 1

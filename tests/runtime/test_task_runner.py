@@ -357,7 +357,7 @@ def test_canceling_a_run_ends_only_the_run(schedule: dict[str, str], state: str,
                 await runner.engine.tasks.run_now("ada", task.id)
             await runner.started.wait()
             (run,) = runner.engine.runs.running
-            await run.control(CancelTurn())
+            run.apply(CancelTurn())
             task = await runner.wait_for(task, lambda one: one.state not in ("pending", "running"))
             assert (task.state, task.failures, task.reason) == (state, 0, "")
             assert (None if task.next_run is None else task.next_run.year) == next_run
