@@ -226,9 +226,9 @@ def streaming(url: str, until: str | None = None, **options: Any) -> Iterator[An
 
 def plain(stream: bytes) -> str:
     """The text of a stream without what differs each time: IDs, milliseconds, the length of the prompt."""
-    text = re.sub(r"\bt[0-9a-f]{16}\b", "TURN", stream.decode())
+    text = re.sub(r"\bt[0-9a-f]{24}\b", "TURN", stream.decode())
     text = re.sub(r"\bconv[0-9a-f]{16}\b", "CONVERSATION", text)
-    text = re.sub(r"\bm[0-9a-f]{16}\b", "MESSAGE", text)
+    text = re.sub(r"\bm[0-9a-f]{16,24}\b", "MESSAGE", text)
     return re.sub(r'"(ms|first_token_ms|total_ms|prompt_tokens)":\d+', r'"\1":0', text)
 
 

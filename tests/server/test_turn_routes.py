@@ -173,7 +173,7 @@ def test_a_turn_runs_without_a_reader(server: Server, client: httpx.Client) -> N
     server.play(Player(["a", "SPECIALIST_REQUEST[nap]"], ["b"]))
     answer = client.post("/v1/turns", json={"message": "hi", "conversation_id": "on"})
     turn_id, url = answer.json()["turn_id"], answer.headers["location"]
-    assert re.fullmatch(r"t[0-9a-f]{16}", turn_id)
+    assert re.fullmatch(r"t[0-9a-f]{24}", turn_id)
     assert url == f"/v1/turns/{turn_id}"
     assert answer.json() == {"turn_id": turn_id, "conversation_id": "on", "events": f"{url}/events"}
     kinds = ["turn_start", "token", "specialist_start", "specialist_result", "token", "usage", "done"]

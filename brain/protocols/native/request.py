@@ -35,7 +35,7 @@ MAX_FILE_ID = 999_999_999
 MAX_NAMES = 100
 """`name` and `id` keys in a body that has not been decoded yet."""
 
-_EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
+_EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16,24})\.(?P<number>[0-9]{1,9})")
 
 
 class AttachmentBody(msgspec.Struct, forbid_unknown_fields=True):
