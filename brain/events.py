@@ -1,6 +1,7 @@
 """The events of a turn. Each protocol translates them.
 
-Order: `TurnStart` is first, exactly one `Done` or `Error` is last, and `Usage` comes right before it.
+Order: `TurnStart` is first, exactly one `Done` or `Error` is last, and `Usage` comes right before it. The log of a
+process that continues the turn of another one begins with `Rewind` instead.
 """
 
 from collections.abc import Mapping
@@ -258,6 +259,19 @@ class TaskChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewind:
+    """Another process continues the turn from its checkpoint. It is the first event of that process.
+
+    Attributes:
+        to: Number of the last event before the checkpoint. Whatever later events showed is dropped.
+        text: The visible answer up to the checkpoint. Readers may have missed some of it.
+    """
+
+    to: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A message for people that is not an error. `fraction` is progress from 0 to 1."""
 
@@ -325,6 +339,7 @@ Event = (
     | ApprovalRequired
     | ToolCall
     | TaskChange
+    | Rewind
     | Notice
     | Usage
     | Error

@@ -17,6 +17,7 @@ from brain.events import (
     ErrorCode,
     Event,
     ModelUsage,
+    Rewind,
     Round,
     SpecialistError,
     SpecialistResult,
@@ -226,7 +227,8 @@ class ThinkerRun:
 
     async def _handle(self, event: Event) -> None:
         match event:
-            case Token(text):
+            # `Rewind` begins a run that another process continues, so no text, call or round came before it
+            case Token(text) | Rewind(text=text) if text:
                 self.state = "generating"
                 if self._first_token_ms is None:
                     self._first_token_ms = self._elapsed_ms()

@@ -29,6 +29,9 @@ SSE_TYPE = b"text/event-stream; charset=utf-8"
 HEARTBEAT = b": heartbeat\n\n"
 """A comment, which every client of server-sent events ignores."""
 
+REWOUND = "This answer continues from an earlier point. Load the conversation again to see it."
+"""For a client whose protocol cannot take back what it has received."""
+
 _STATUS: Mapping[ErrorCode, int] = {
     "model_unreachable": 502,
     "model_failed": 502,

@@ -14,7 +14,7 @@ from terminal_emulator import Screen
 from brain.cli.commands.output import open_screen
 from brain.cli.terminal.approval import format_request, question
 from brain.cli.terminal.live import Live
-from brain.cli.terminal.messages import explain_call, explain_error, explain_outcome
+from brain.cli.terminal.messages import REWOUND, explain_call, explain_error, explain_outcome
 from brain.cli.terminal.plain import Plain
 from brain.events import (
     ApprovalRequired,
@@ -26,6 +26,7 @@ from brain.events import (
     Event,
     Limits,
     Notice,
+    Rewind,
     Round,
     SpecialistError,
     SpecialistProgress,
@@ -143,6 +144,31 @@ def test_markdown_is_drawn_while_it_is_written_and_only_what_changed() -> None:
     assert "\x1b[1;4mTea\x1b[0m" in raw
     assert "Boil \x1b[1mwater\x1b[0m." in raw
     assert raw.count("Tea") == 1
+
+
+@pytest.mark.parametrize("kind", ["live", "plain"])
+@pytest.mark.parametrize(
+    ("before", "text", "repeated"),
+    [
+        ("One.\n\nTwo.\n\nThree, lost", "One.\n\nTwo.\n\nThree", "Three"),
+        ("One.\n\nTwo.\n\nThree", "One.\n\nTwo.\n\nThree", "Three"),
+        ("One.\n\nTwo.", "One.\n\nOther.\n\nThree", "Other.\n\nThree"),
+        ("One.\n\nTwo.\n\nLost.", "One", "One"),
+    ],
+)
+def test_after_a_rewind_the_text_stands_again_from_the_paragraph_that_differs(
+    kind: str, before: str, text: str, repeated: str
+) -> None:
+    lost = SpecialistStart("c1", "lost", {}, "model")
+    window = shown(START, Token(before), lost, Rewind(2, text), Token(" and four."), kind=kind, columns=200)
+    assert window.screen.text.endswith(f"{REWOUND}\n{'' if kind == 'plain' else chr(10)}{repeated} and four.")
+
+
+@pytest.mark.parametrize("kind", ["live", "plain"])
+def test_a_turn_that_another_process_began_shows_its_text_so_far(kind: str) -> None:
+    first: list[Event] = [Token("Hello."), Done("complete", "m1", "Hello.", 0, 1, 1, 1)]
+    window = shown(*first, Rewind(2, "One"), Token(" two."), kind=kind)
+    assert window.screen.text.split() == ["Hello.", "One", "two."]
 
 
 # Calls

@@ -11,11 +11,12 @@ import pytest
 from turn_helpers import breaks, echo, registry_of, sends, waits
 
 from brain.errors import BadRequest, SettingsError
-from brain.events import ApprovalRequired, ErrorCode, SpecialistError, SpecialistResult
+from brain.events import ApprovalRequired, ErrorCode, Rewind, SpecialistError, SpecialistResult
 from brain.library.answer import SPOKEN_ERRORS, Metrics, Response
 from brain.library.thinker import Session, Thinker
 from brain.messages import Attachment
 from brain.plugins.registry import Registry
+from brain.runtime import run as runs
 
 CALL = 'SPECIALIST_REQUEST[echo:{"text":"ping"}]'
 ENDLESS = ["One, ", "SPECIALIST_REQUEST[waits]"]
@@ -349,3 +350,21 @@ def test_rejected_arguments_leave_the_session_as_it_was(run: Run) -> None:
 def test_settings_are_checked(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(SettingsError, match=match):
         Thinker(Registry(), **settings)
+
+
+def test_a_run_that_another_process_began_calls_back_with_its_text_so_far(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = runs.Run.start
+
+    def continue_run(self: runs.Run) -> None:
+        self.log.append([Rewind(4, "One ")])
+        start(self)
+
+    async def work(thinker: Thinker) -> None:
+        pieces: list[str] = []
+        await thinker.create_session(on_token=pieces.append).think("Hi")
+        assert pieces == ["One ", "two."]
+
+    monkeypatch.setattr(runs.Run, "start", continue_run)
+    run([["two."]], work)

@@ -7,6 +7,7 @@ again; review them as you review code.
 import asyncio
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,8 +55,8 @@ def encoder_of(wire: str, inline_text: Callable[[ev.Event], str] = hide) -> Any:
         "openai": lambda: openai.Encoder("t1", 1_700_000_000, options, inline_text),
         "ollama": lambda: ollama.Encoder("brain", lambda: NOW, inline_text),
         "generate": lambda: ollama.Encoder("brain", lambda: NOW, inline_text, generate=True),
-        "ai_sdk_5": lambda: ai_sdk.Encoder(5, "m1"),
-        "ai_sdk_7": lambda: ai_sdk.Encoder(7, "m1"),
+        "ai_sdk_5": lambda: ai_sdk.Encoder(5, "m1", turn_id="t1", conversation_id="c"),
+        "ai_sdk_7": lambda: ai_sdk.Encoder(7, "m1", turn_id="t1", conversation_id="c"),
         "ag_ui": lambda: ag_ui.Encoder(RUN, "t1", "player"),
     }
     return encoders[wire]()
@@ -126,6 +127,19 @@ class Answer:
     thinking: str = ""
     calls: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     tools: list[tuple[str, str, Any]] = field(default_factory=list)
+
+
+def read_native(stream: bytes) -> Answer:
+    """What a client has that drops the events after a rewind."""
+    numbers = map(int, re.findall(rb"^id: t1\.(\d+)$", stream, re.MULTILINE))
+    kept: list[tuple[int, ev.Event]] = []
+    for number, event in zip(numbers, native.decode_frames(stream), strict=True):
+        if isinstance(event, ev.Rewind):
+            kept = [(n, one) for n, one in kept if n <= event.to and not isinstance(one, ev.Token)]
+            kept.append((number, ev.Token(event.text)))
+        else:
+            kept.append((number, event))
+    return read_events(event for _, event in kept)
 
 
 def read_events(events: Iterable[ev.Event]) -> Answer:
@@ -213,7 +227,7 @@ def read_ag_ui(stream: bytes) -> Answer:
 
 
 READERS: Mapping[str, Callable[[bytes], Answer]] = {
-    "native": lambda stream: read_events(native.decode_frames(stream)),
+    "native": read_native,
     "openai": read_openai,
     "ollama": read_ollama,
     "generate": read_ollama,
@@ -294,6 +308,47 @@ def test_every_wire_says_the_same_in_any_batches(wire: str) -> None:
             assert answer.thinking == expected.thinking
 
     test()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_after_a_rewind_a_client_has_the_whole_answer(wire: str) -> None:
+    """Whatever of the first log it has seen, and wherever the checkpoint was."""
+
+    @given(turns(tools=False), st.integers(0, 15), st.integers(0, 15))
+    def test(events: list[ev.Event], to: int, seen: int) -> None:
+        to = min(to, len(events) - 2)
+        seen = min(seen, len(events) - 1)
+        whole, text = read_events(events), read_events(events[:to]).text
+        heir = [ev.Rewind(to, text), *events[to:]]
+        if wire == "native":
+            frames = native.FrameEncoder("t1").encode(events[:seen])
+            answer = read_native(frames + native.FrameEncoder("t1", 100_000_000).encode(heir))
+            if seen >= to:
+                assert answer == whole
+        else:  # a stream of its own
+            answer = READERS[wire](encode_batches(encoder_of(wire), [heir]))
+        assert answer.text == whole.text
+
+    test()
+
+
+@pytest.mark.parametrize("wire", ["openai", "ollama", "generate"])
+def test_a_whole_response_after_a_rewind(wire: str) -> None:
+    usage, done = ev.Usage(1, 2, None, True), ev.Done("complete", "m1", "One two", 0, 1, 3, 20)
+    response = encoder_of(wire).encode_response([ev.Rewind(4, "One "), ev.Token("two"), usage, done])
+    message = response.get("message") or response.get("choices", [{"message": response}])[0]["message"]
+    assert message.get("content", message.get("response")) == "One two"
+
+
+@pytest.mark.parametrize(("wire", "last"), [("ai_sdk_5", "error"), ("ai_sdk_7", "error"), ("ag_ui", "RUN_ERROR")])
+def test_a_stream_that_cannot_take_back_its_text_ends_in_an_error(wire: str, last: str) -> None:
+    encoder = encoder_of(wire)
+    call = ev.SpecialistStart("c1", "sends", {}, "model")
+    stream = encoder.encode([ev.TurnStart("t1", "c", "m", "mono", ev.Limits()), ev.Token("One two"), call])
+    stream += encoder.encode([ev.Rewind(2, "One "), ev.Token("2")])
+    assert (data_of(stream)[-1]["type"], encoder.closed) == (last, True)
+    if wire == "ag_ui":
+        verify(stream.decode())
 
 
 @pytest.mark.parametrize("wire", WIRES)

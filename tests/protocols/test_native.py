@@ -211,6 +211,7 @@ FRAMES: list[tuple[ev.Event, str, str]] = [
      '{"call_id":"c","name":"web","params":{},"text":"a","citations":[],"cached":true,"ms":0,"by":"assist"}'),
     (ev.TaskChange("task1", "Briefing", "waiting", "c1"), "task",
      '{"task_id":"task1","title":"Briefing","state":"waiting","conversation_id":"c1"}'),
+    (ev.Rewind(17, "Let me"), "rewind", '{"to":17,"text":"Let me"}'),
     (ev.Notice("prompt_progress", "", 0.5), "notice", '{"code":"prompt_progress","text":"","fraction":0.5}'),
     (ev.Usage(7, 2, None, False, {"m": ev.ModelUsage(7, 2, None, False)}), "usage",
      '{"prompt_tokens":7,"completion_tokens":2,"estimated":false,'
@@ -228,6 +229,14 @@ def test_fields_that_are_rare_and_frames_after_others() -> None:
         first = f"retry: 2000\nevent: {name}\ndata: {data}\nid: t1.1\n\n".encode()
         second = f"event: {name}\ndata: {data}\nid: t1.2\n\n".encode()
         encoder = native.FrameEncoder("t1")
+        if name == "rewind":  # it begins a log
+            second = b"retry: 2000\n" + second
         assert [encoder.encode([event]), encoder.encode([event])] == [first, second]
         assert native.FrameEncoder("t1").encode([*native.decode_frames(first + second)]) == first + second
         assert native.FrameEncoder("t1", 1).encode([event]) == second
+    rewound = native.FrameEncoder("t1", 100_000_000).encode([ev.Rewind(17, "a"), ev.Token("b")]).decode()
+    assert rewound == (
+        'retry: 2000\nevent: rewind\ndata: {"to":17,"text":"a"}\nid: t1.100000001\n\n'
+        'event: token\ndata: {"text":"b"}\nid: t1.100000002\n\n'
+    )
+    assert {type(event) for event, _, _ in FRAMES} == set(native.EVENT_NAMES) == set(ev.Event.__args__)

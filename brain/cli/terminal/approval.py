@@ -17,7 +17,7 @@ from rich.cells import cell_len, chop_cells
 from brain.cli.terminal.keyboard import Keyboard, discard_input
 from brain.cli.terminal.messages import is_yes
 from brain.errors import BadRequest
-from brain.events import ApprovalRequired, Event, SpecialistError
+from brain.events import ApprovalRequired, Event, Rewind, SpecialistError
 from brain.text import escape_invisible
 
 KEY_CELLS = 24
@@ -130,6 +130,9 @@ class ApprovalPrompt:
             self._open.append(event)
             if len(self._open) == 1:
                 self._ask_next()
+        elif isinstance(event, Rewind):
+            self._open.clear()
+            self.cancel()
         elif isinstance(event, SpecialistError):
             first = bool(self._open) and self._open[0].call_id == event.call_id
             self._open = [request for request in self._open if request.call_id != event.call_id]

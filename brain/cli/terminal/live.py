@@ -13,12 +13,14 @@ from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
 from brain.cli.terminal.messages import (
+    REWOUND,
     HeldResult,
     describe_task,
     explain_call,
     explain_error,
     explain_outcome,
     format_duration,
+    text_to_repeat,
 )
 from brain.cli.terminal.sanitize import legible
 from brain.cli.terminal.streamed_markdown import (
@@ -36,6 +38,7 @@ from brain.events import (
     Error,
     Event,
     Notice,
+    Rewind,
     Round,
     SpecialistError,
     SpecialistProgress,
@@ -100,6 +103,7 @@ class Live:
         self._thinking_since: float | None = None
         self._waiting_since: float | None = None
         self._waiting_for = ""
+        self._shown: list[str] = []  # the text of the answer so far
         self._held = HeldResult()
         self._calls: dict[str, _RunningCall] = {}
         self._citations: dict[tuple[str, str | None], Citation] = {}
@@ -123,7 +127,14 @@ class Live:
             case Token(text=text):
                 self._waiting_since = None
                 self._end_reasoning()
+                self._shown.append(text)
                 self._answer.add(text)
+            case Rewind(text=text):
+                self._waiting_since = None
+                self._calls.clear()
+                shown, self._shown = "".join(self._shown), [text]
+                self.show_message(REWOUND if shown else "")
+                self._answer.add(text_to_repeat(shown, text))
             case Thinking(text=text):
                 self._waiting_since = None
                 self._finish("answer", self._answer.end())
@@ -169,12 +180,14 @@ class Live:
                 self.show_message(text)
             case Error():
                 self._waiting_since = None
+                self._shown.clear()
                 error = Text(legible(explain_error(event)), "red")
                 self._finish("error", render_lines(self._console, error))
             case ApprovalRequired():
                 self._waiting_since = None
             case Done(stop_reason=reason):
                 self._waiting_since = None
+                self._shown.clear()
                 if self._citations:
                     self._finish("sources", [render_line(self._console, Text("Sources", "bold"))])
                 for number, citation in enumerate(self._citations.values(), 1):

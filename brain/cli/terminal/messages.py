@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from brain.events import (
 )
 from brain.prompts.blocks import result_text
 
+REWOUND = "The connection to the running answer was lost. It continues from here:"
 MAX_RESULT_BYTES = 4_000
 """Size of a result that is shown above the answer."""
 TEXTS = Path(__file__).parents[2] / "page" / "texts" / "en.json"
@@ -72,6 +74,13 @@ def format_duration(event: SpecialistResult) -> str:
         text("chosenByBrain") if event.by == "assist" else "",
     ]
     return ", ".join([f"{event.ms} ms", *filter(None, facts)])
+
+
+def text_to_repeat(shown: str, text: str) -> str:
+    """Return the part of an answer to show after a rewind: its last paragraph, and those before it that differ."""
+    paragraphs, shown_ones = text.split("\n\n"), shown.split("\n\n")
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(paragraphs[:-1], shown_ones, strict=False))
+    return "\n\n".join(paragraphs[len([*same]) :])
 
 
 class HeldResult:

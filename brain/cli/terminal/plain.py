@@ -5,12 +5,14 @@ import os
 from typing import TextIO
 
 from brain.cli.terminal.messages import (
+    REWOUND,
     HeldResult,
     describe_task,
     explain_call,
     explain_error,
     explain_outcome,
     format_duration,
+    text_to_repeat,
 )
 from brain.cli.terminal.sanitize import remove_controls
 from brain.events import (
@@ -18,6 +20,7 @@ from brain.events import (
     Error,
     Event,
     Notice,
+    Rewind,
     Round,
     SpecialistError,
     SpecialistProgress,
@@ -47,6 +50,7 @@ class Plain:
         self._is_in_line = False  # whether the answer's last line continues
         self._is_shared = _go_to_same_place(answer, messages)
         self._question = ""
+        self._shown: list[str] = []  # the text of the answer so far
         self._held = HeldResult()
 
     def show(self, event: Event) -> None:
@@ -55,10 +59,14 @@ class Plain:
             self.show_message(result)
         match event:
             case Token(text=text):
-                self._end_thought()
-                self._answer.write(remove_controls(text) if self._answer.isatty() else text)
-                self._answer.flush()
-                self._is_in_line = not text.endswith("\n")
+                self._shown.append(text)
+                self._write_answer(text)
+            case Rewind(text=text):
+                shown, self._shown = "".join(self._shown), [text]
+                if shown:
+                    self._end_line()  # also in an answer that goes elsewhere
+                    self.show_message(REWOUND)
+                self._write_answer(text_to_repeat(shown, text))
             case Thinking(text=text) if self._thinks:
                 self._end_shared_line()
                 *lines, self._thought = f"{self._thought}{text}".split("\n")
@@ -80,8 +88,10 @@ class Plain:
             case Notice(code=code, text=text) if code != "repetition":  # the stop reason says the same
                 self.show_message(text)
             case Error():
+                self._shown.clear()
                 self.show_message(explain_error(event))
             case Done(stop_reason=reason):
+                self._shown.clear()
                 self.show_message(explain_outcome(reason))
 
     def ask(self, text: str, question: str) -> None:
@@ -123,6 +133,13 @@ class Plain:
         """Finish all texts."""
         self._end_thought()
         self._end_line()
+
+    def _write_answer(self, text: str) -> None:
+        self._end_thought()
+        self._answer.write(remove_controls(text) if self._answer.isatty() else text)
+        self._answer.flush()
+        if text:
+            self._is_in_line = not text.endswith("\n")
 
     def _end_thought(self) -> None:
         if self._thought:

@@ -14,6 +14,7 @@ from brain.events import (
     Error,
     Event,
     Notice,
+    Rewind,
     Round,
     SpecialistError,
     SpecialistProgress,
@@ -26,7 +27,16 @@ from brain.events import (
     Usage,
 )
 from brain.protocols.ag_ui.request import RequestOptions
-from brain.protocols.encoding import HEARTBEAT, SSE_TYPE, citation_data, data_frame, encode, format_params, token_counts
+from brain.protocols.encoding import (
+    HEARTBEAT,
+    REWOUND,
+    SSE_TYPE,
+    citation_data,
+    data_frame,
+    encode,
+    format_params,
+    token_counts,
+)
 from brain.protocols.native import event_data
 
 PROTOCOL_VERSION = "1.0"
@@ -74,7 +84,7 @@ class Encoder:
         self._options = options
         self._turn_id = turn_id
         self._model = model
-        self._number = after
+        self._after = self._number = after
         self._known_calls = set(known_calls)
         self._message_id = ""  # of the message to which the next call belongs
         self._content_head = b""  # of the open message, up to the text
@@ -90,8 +100,11 @@ class Encoder:
     def encode(self, events: Sequence[Event]) -> bytes:
         """Return the frames of events that happened together. The run ends after them if an approval is pending."""
         start = b"" if self._is_started else self._start()
-        frames = self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
+        frames = self._encode(events[0]) if len(events) == 1 else self._encode_all(events)
         return b"".join((start, frames, self._interrupt() if self._approvals else b""))
+
+    def _encode_all(self, events: Sequence[Event]) -> bytes:
+        return b"".join([self._encode(event) for event in events if not self.closed])
 
     def _start(self) -> bytes:
         self._is_started = True
@@ -129,6 +142,8 @@ class Encoder:
             case ToolCall():
                 self._client_calls.append(event.call_id)
                 return self._encode_call(event.call_id, event.name, event.params)
+            case Rewind():
+                return self._rewind(event)
             case Notice():
                 return _custom("notice", {"code": event.code, "text": event.text})
             case TaskChange():
@@ -138,6 +153,17 @@ class Encoder:
             case Done() | Error():
                 return self._encode_end(event)
         return b""
+
+    def _rewind(self, event: Rewind) -> bytes:
+        """The text so far, in a run that begins with it.
+
+        Only `MESSAGES_SNAPSHOT` takes events back. It has all messages of the thread, and the client's own messages are
+        not part of a turn. So a run that already has events fails, and the client loads the thread.
+        """
+        if self._number == self._after + 1:
+            return self._encode_text(event.text, _TEXT_CONTENT, _TEXT_START, _TEXT_END)
+        self._approvals.clear()
+        return self._encode_end(Error("shutdown", REWOUND, recoverable=True))
 
     def _encode_text(self, text: str, content: bytes, start: bytes, end: bytes) -> bytes:
         if not text:  # clients reject an empty delta

@@ -16,6 +16,7 @@ from brain.events import (
     Event,
     ModelUsage,
     Notice,
+    Rewind,
     Round,
     SpecialistError,
     SpecialistProgress,
@@ -28,7 +29,7 @@ from brain.events import (
     Usage,
 )
 from brain.protocols.ai_sdk.request import SdkVersion
-from brain.protocols.encoding import HEARTBEAT, SSE_TYPE, data_frame, encode, token_counts
+from brain.protocols.encoding import HEARTBEAT, REWOUND, SSE_TYPE, data_frame, encode, token_counts
 from brain.protocols.native import event_data
 from brain.text import replace_surrogates
 
@@ -59,6 +60,7 @@ class Encoder:
         message_id: the ID of the answer; None if it continues a message that the client has.
         all_pending: returns whether all of these calls wait for approval now. Then the stream ends, since clients send
             decisions only in a new request. Clients of version 5 use Brain's own route and read on.
+        turn_id: for a stream that may begin with `Rewind`, like `conversation_id`; else they are in `TurnStart`.
     """
 
     content_type = SSE_TYPE
@@ -70,11 +72,15 @@ class Encoder:
         version: SdkVersion,
         message_id: str | None,
         all_pending: Callable[[Collection[str]], bool] = lambda _: True,
+        *,
+        turn_id: str = "",
+        conversation_id: str = "",
     ) -> None:
         self._version = version
         self._message_id = message_id
         self._all_pending = all_pending
-        self._turn_id = ""
+        self._turn_id = turn_id
+        self._conversation_id = conversation_id
         self._prefix = b""  # of the next frames
         self._part_kind = ""  # of the open part: "text", "reasoning" or none
         self._part_number = 0
@@ -131,10 +137,10 @@ class Encoder:
             case ApprovalRequired():
                 return self._encode_approval(event) + self._pause()
             case TurnStart():
-                self._turn_id = event.turn_id
-                message_id = {} if self._message_id is None else {"messageId": self._message_id}
-                metadata = {"turn_id": event.turn_id, "conversation_id": event.conversation_id}
-                return _frame(type="start", **message_id, messageMetadata=metadata)
+                self._turn_id, self._conversation_id = event.turn_id, event.conversation_id
+                return self._start()
+            case Rewind():
+                return self._rewind(event)
             case Notice():
                 return _transient("notice", {"code": event.code, "text": event.text})
             case TaskChange():
@@ -148,6 +154,21 @@ class Encoder:
                 self.closed = True
                 return self._close_all() + self._encode_finish(event) + _END
         raise AssertionError("clients of this protocol have no tools of their own")
+
+    def _start(self) -> bytes:
+        message_id = {} if self._message_id is None else {"messageId": self._message_id}
+        metadata = {"turn_id": self._turn_id, "conversation_id": self._conversation_id}
+        return _frame(type="start", **message_id, messageMetadata=metadata)
+
+    def _rewind(self, event: Rewind) -> bytes:
+        """The text so far. A client reconnects with an empty message, which this stream fills from its beginning.
+
+        No frame takes a part back. So a stream that already has some ends in an error, and the client loads the chat.
+        """
+        if self.event_count > 1:
+            self.closed = True
+            return self._close_all() + _frame(type="error", errorText=REWOUND) + _END
+        return self._start() + (self._encode_text("text", event.text) if event.text else b"")
 
     # Text, and the steps around it
 

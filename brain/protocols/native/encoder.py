@@ -13,6 +13,7 @@ from brain.events import (
     Error,
     Event,
     Notice,
+    Rewind,
     Round,
     SpecialistError,
     SpecialistProgress,
@@ -39,11 +40,13 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     ApprovalRequired: "approval_required",
     ToolCall: "tool_call",
     TaskChange: "task",
+    Rewind: "rewind",
     Notice: "notice",
     Usage: "usage",
     Error: "error",
     Done: "done",
 }
+_RETRY = b"retry: 2000\n"
 _OPTIONAL_FIELDS = frozenset(
     {
         "params", "fraction", "reused_tokens", "models", "url", "status", "text", "approval",
@@ -60,6 +63,8 @@ _EVENT_TYPES: Mapping[bytes, tuple[type[Event], Mapping[str, None]]] = {
 
 class FrameEncoder:
     """Encodes the events of one turn as frames. IDs count without gaps; lines end in LF.
+
+    The first event of a log has the time to reconnect: event 1, or the one that continues the turn of another process.
 
     The ID comes last. Some clients store it as soon as they read it. If the connection broke between ID and data,
     they would miss that event when they reconnect.
@@ -80,7 +85,7 @@ class FrameEncoder:
         for event in events:
             self._number += 1
             if self._number == 1:
-                frames = b"retry: 2000\n"
+                frames = _RETRY
             if type(event) is Token:
                 frames += b'event: token\ndata: {"text":%b}\nid: %b%d\n\n' % (
                     encode(event.text),
@@ -89,6 +94,8 @@ class FrameEncoder:
                 )
             else:
                 name, data = EVENT_NAMES[type(event)].encode(), encode(event_data(event))
+                if type(event) is Rewind and self._number > 1:
+                    frames += _RETRY
                 frames += b"event: %b\ndata: %b\nid: %b%d\n\n" % (name, data, self._id, self._number)
         return frames
 

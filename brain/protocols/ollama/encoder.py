@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, Usage
+from brain.events import Done, Error, Event, Rewind, Round, StopReason, Thinking, Token, ToolCall, Usage
 from brain.protocols.encoding import ReasoningText, encode
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
@@ -72,6 +72,8 @@ class Encoder:
         if type(event) is Token:
             return self._encode_text(self._text_head, event.text)
         match event:
+            case Rewind():  # nobody can resume this stream, so it is the first event
+                return self._encode_text(self._text_head, event.text)
             case Thinking() | Round():
                 return self._encode_text(self._thought_head, self._reasoning_text(event))
             case ToolCall():
@@ -95,7 +97,9 @@ class Encoder:
         """Return the body for all events of a turn, for a client that does not stream."""
         last = events[-1]
         assert isinstance(last, Done)
-        text = "".join([event.text if isinstance(event, Token) else self._inline_text(event) for event in events])
+        text = "".join(
+            [event.text if isinstance(event, Token | Rewind) else self._inline_text(event) for event in events]
+        )
         thought = "".join([self._reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
         calls = [self._tool_call(event) for event in events if isinstance(event, ToolCall)]
         self._usage = next((event for event in events if isinstance(event, Usage)), self._usage)

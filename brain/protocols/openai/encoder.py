@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
+from brain.events import Done, Error, Event, Rewind, Round, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
 from brain.protocols.encoding import HEARTBEAT, SSE_TYPE, ReasoningText, as_rejection, data_frame, encode
 from brain.protocols.openai.request import RequestOptions
 
@@ -77,6 +77,8 @@ class Encoder:
                 return b"%b%b%b" % (self._thought_head, encode(self._reasoning_text(event)), self._text_tail)
             case TurnStart():
                 return self._encode_delta({"role": "assistant", "content": ""})
+            case Rewind():  # nobody can resume this stream, so it is the first event
+                return self._encode_delta({"role": "assistant", "content": event.text})
             case ToolCall():
                 self._call_count += 1
                 return self._encode_delta({"tool_calls": [{"index": self._call_count - 1, **_tool_call(event)}]})
@@ -101,7 +103,9 @@ class Encoder:
         """Return the body for all events of a turn, for a client that does not stream."""
         last = events[-1]
         assert isinstance(last, Done)
-        text = "".join([event.text if type(event) is Token else self._inline_text(event) for event in events])
+        text = "".join(
+            [event.text if isinstance(event, Token | Rewind) else self._inline_text(event) for event in events]
+        )
         thought = "".join([self._reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
         calls = [_tool_call(event) for event in events if isinstance(event, ToolCall)]
         usage = next(event for event in events if isinstance(event, Usage))

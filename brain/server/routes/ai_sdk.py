@@ -94,4 +94,10 @@ def _options_of(run: Run | None) -> RequestOptions | None:
 
 def _encoder(run: Run, options: RequestOptions) -> ai_sdk.Encoder:
     message_id = None if options.continues else to_answer_id(run.id)
-    return ai_sdk.Encoder(options.sdk_version, message_id, run.is_waiting_for)
+    return ai_sdk.Encoder(
+        options.sdk_version,
+        message_id,
+        run.is_waiting_for,
+        turn_id=run.id,
+        conversation_id=run.conversation_id,
+    )

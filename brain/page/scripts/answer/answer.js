@@ -14,7 +14,7 @@ import { PendingAdditions, makeAddition, markForNextMessage } from "./additions.
 import { Card, describeFailure } from "./card.js";
 import { paramsIn } from "./params.js";
 import { Round } from "./round.js";
-import { follow, isAtEnd, log, reveal } from "./scrolling.js";
+import { follow, isAtEnd, keepTop, log, reveal } from "./scrolling.js";
 import { taskCard } from "./task_card.js";
 import { AnswerText, renderMarkdown } from "./text.js";
 import { Waiting } from "./waiting.js";
@@ -25,6 +25,7 @@ const SHOWN_ELSEWHERE = ["stand_in", "repeated_call", "repetition"]; // at the e
 
 /**
  * @typedef {import("../base/types.js").Events} Events
+ * @typedef {import("../base/types.js").TurnEvent} TurnEvent
  * @typedef {object} Actions what a person can do with it
  * @property {() => void} retry
  * @property {() => void} startNew
@@ -37,6 +38,10 @@ export class Answer {
   id = null;
   over = false;
   problem = ""; // why it failed
+  wasRewound = false;
+  lacksParts = false; // whether events are lost that it would show
+  /** @type {TurnEvent[]} */
+  #events = []; // what it shows, while it is live
   /** @type {string[]} */
   #texts = [];
   /** @type {Map<string, Card>} */
@@ -64,7 +69,7 @@ export class Answer {
   #sources = [];
   /** @type {{ card: Card, from: number } | null} */
   #assisted = null; // the newest call that Brain chose, and the texts before it
-  #announce = announce;
+  #isQuiet = false; // shows what was announced before
   #actions;
 
   /** @param {Actions} actions */
@@ -97,10 +102,16 @@ export class Answer {
    */
   show(event) {
     this.#waiting.restart();
-    this.#handlers[event.name]?.(event.data, event.raw);
+    if (event.number && event.name !== "rewind") this.#events.push(/** @type {TurnEvent} */ (event));
+    this.#handlers[event.name]?.(event.data, event.raw, event.number);
   }
 
-  /** @type {{ [N in keyof Events]: (data: Events[N], raw: string) => void }} */
+  /** @param {string} text */
+  #announce(text) {
+    if (!this.#isQuiet) announce(text);
+  }
+
+  /** @type {{ [N in keyof Events]: (data: Events[N], raw: string, number?: number) => void }} */
   #handlers = {
     turn_start: ({ turn_id: turn = "", model }) => {
       this.#turn = turn;
@@ -127,6 +138,7 @@ export class Answer {
       this.#announce(describeFailure(data));
     },
     task: ({ task_id: id }) => this.#putTask(id),
+    rewind: (data, _, number) => this.#rewind(data, number),
     notice: (data) => this.#notice(data),
     usage: ({ completion_tokens, estimated }) => {
       const amount = t("tokens", { count: completion_tokens });
@@ -137,6 +149,45 @@ export class Answer {
     },
     done: (data) => this.#done(data),
   };
+
+  /**
+   * Another process continues the turn from an earlier event: shows the events up to it again, then the rest of the text.
+   * @param {Events["rewind"]} rewind
+   * @param {number} [number]
+   */
+  #rewind({ to, text }, number) {
+    const events = this.#events, kept = events.filter(({ number = 0 }) => number <= to), shown = textOf(kept);
+    const isAhead = text.startsWith(shown);
+    /** @type {TurnEvent} */
+    const rest = { name: "token", data: { text: isAhead ? text.slice(shown.length) : text }, raw: "", number };
+    this.wasRewound = true;
+    this.lacksParts ||= (events.at(-1)?.number ?? 0) < to;
+    if (isAhead && kept.length === events.length) return this.show(rest);
+    keepTop(() => {
+      this.#clear();
+      for (const one of isAhead ? kept : kept.filter(({ name }) => name !== "token")) this.show(one);
+      this.show(rest);
+    });
+    this.#isQuiet = false;
+    for (const { name, data } of events.slice(kept.length)) {
+      if (name === "notice" && data.code === "steered") this.#additions.add(data.text); // Brain may read it again
+    }
+    this.#announce(t("rewound"));
+  }
+
+  /** Removes what the events have shown, to show some of them again. */
+  #clear() {
+    this.#isQuiet = true;
+    this.leave();
+    if (this.#flow.contains(document.activeElement)) log.focus({ preventScroll: true });
+    this.#flow.replaceChildren();
+    this.#open = this.#thinking = this.#assisted = null;
+    this.#cards = new Map();
+    this.#events = [];
+    this.#texts = [];
+    this.#rounds = [];
+    this.#sources = [];
+  }
 
   /** @param {string} text */
   #write(text) {
@@ -301,6 +352,7 @@ export class Answer {
   #ask(data, raw) {
     this.#card(data, raw).ask(data, (approve) => this.#actions.decide(data.call_id, approve));
     this.#round?.unfold();
+    if (this.#isQuiet) return;
     announceNow(t("asksApproval", data));
     reveal();
   }
@@ -364,6 +416,7 @@ export class Answer {
 
   #close() {
     this.over = true;
+    this.#events = [];
     this.#endText();
     this.leave();
     for (const round of this.#rounds) round.fold();
@@ -400,12 +453,23 @@ export class Answer {
   restore(message) {
     this.id = message.id;
     this.#isLive = false;
-    this.#announce = () => {};
+    this.#isQuiet = true;
     for (const event of eventsOf(message)) this.show(event);
     if (this.over) return this;
     this.#put(make("p", "notice small", t("elsewhere"))); // the conversation opens again when it is complete
     return this.wait();
   }
+}
+
+/** The visible text of events. The notice `reasoning` takes back the text of its pass. @param {TurnEvent[]} events */
+function textOf(events) {
+  let text = "", start = 0;
+  for (const { name, data } of events) {
+    if (name === "token") text += data.text;
+    else if (name === "notice" && data.code === "reasoning") text = text.slice(0, start);
+    else if (name !== "thinking") start = text.length;
+  }
+  return text;
 }
 
 /** Call ids end in a number, in the model's order. @param {string} call */

@@ -83,6 +83,17 @@ export function isAtEnd() {
 }
 
 /**
+ * Builds content again, at the same place.
+ * @param {() => void} build
+ */
+export function keepTop(build) {
+  const top = log.scrollTop;
+  build();
+  move(() => { log.scrollTop = top; });
+  follow();
+}
+
+/**
  * Changes content above, without moving the visible content.
  * @param {() => void} change
  */

@@ -112,7 +112,7 @@ export class TurnStream {
     this.#after = number;
     const last = name === "done" || name === "error";
     if (last) this.close();
-    this.#reader.event({ name, data: JSON.parse(event.data), raw: event.data });
+    this.#reader.event({ name, data: JSON.parse(event.data), raw: event.data, number });
   }
 
   #onOpen() {

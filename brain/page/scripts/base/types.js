@@ -65,6 +65,7 @@
  * @property {Result} specialist_result
  * @property {Failed & { code: string }} specialist_error
  * @property {{ code: string, text: string, fraction?: number }} notice
+ * @property {{ to: number, text: string }} rewind what came after event `to` is dropped; `text` is the answer so far
  * @property {{ task_id: string }} task a task was created or changed
  * @property {Usage} usage
  * @property {{ code: string, message: string, recoverable: boolean }} error
@@ -73,7 +74,8 @@
 
 /**
  * @template {keyof Events} N
- * @typedef {{ name: N, data: Events[N], raw: string }} EventOf `raw` is the JSON as it was received
+ * @typedef {{ name: N, data: Events[N], raw: string, number?: number }} EventOf `raw` is the JSON as it was received;
+ *   `number` of the event in its turn, if it is live
  */
 
 /** @typedef {{ [N in keyof Events]: EventOf<N> }[keyof Events]} TurnEvent */

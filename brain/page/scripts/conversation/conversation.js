@@ -297,7 +297,9 @@ class Conversation extends ConversationState {
     if (removed.length && answer.problem) await this.#lookBack(exchange, removed, signal);
     if (signal.aborted) return;
     this.setState("idle");
-    if (this.#isWork && this.id) this.open(this.id); // a run that continued has earlier parts
+    const unread = answer.wasRewound ? answer.takeBack() : "";
+    if (unread) this.emit("compose", { message: unread });
+    if ((this.#isWork || answer.lacksParts) && this.id) this.open(this.id); // a run that continued has earlier parts
     else this.showTasks();
     this.emit("changed");
   }
