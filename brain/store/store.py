@@ -138,9 +138,8 @@ class Store(Database):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._dropping)
         await self._leases.close()
-        if self._tasks and self.path is not None:
+        if self.path is not None:
             await vacuum.sweep(self, CLOSING_SECONDS)
-        self._tasks.clear()
         if self.turn_log is not None:
             self.turn_log.close()
         await self.close_file()
