@@ -68,9 +68,7 @@ class RunRegistry:
         return run
 
     def _record_end(self, run: Run) -> None:
-        self._last_end = time.monotonic()
-        if run.id in self._runs:
-            self._ended[run.id] = self._last_end
+        self._ended[run.id] = self._last_end = time.monotonic()
 
     async def open_relay(self, turn_log: TurnLog) -> Relay:
         """Connect with other processes that use the same store."""
