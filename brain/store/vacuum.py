@@ -115,9 +115,9 @@ def _merge_some(tx: Tx, index: str, pages: int) -> bool:
 
 
 def _rewrite_file(db: sqlite3.Connection) -> None:
-    """Rewrite the file through the temporary directory, since it may be larger than memory."""
+    """Rewrite the file through the temporary directory, since it may be larger than memory.
+
+    Only `brain forget` does this, at its end.
+    """
     db.execute("PRAGMA temp_store = FILE")
-    try:
-        db.execute("VACUUM")
-    finally:
-        db.execute("PRAGMA temp_store = MEMORY")
+    db.execute("VACUUM")
