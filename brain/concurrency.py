@@ -140,10 +140,8 @@ class _Thread:
             self._item_taken.wait()
 
     def _take(self, item: Any) -> None:
-        try:
-            self._on_item(item)
-        finally:
-            self._item_taken.set()
+        self._on_item(item)
+        self._item_taken.set()
 
     def _post(self, callback: Callable[[Any], None], value: Any) -> bool:
         """Schedule a callback on the event loop, unless the call is done. Return False if the loop is closed."""

@@ -29,6 +29,7 @@ async def listen(
         task = asyncio.create_task(connect(reader, writer))
         connections.add(task)
         task.add_done_callback(connections.discard)
+        task.add_done_callback(lambda _: writer.close())  # also if it was cancelled before it began
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     begin(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")

@@ -149,6 +149,12 @@ class Server:
         self._silent = silent
         self._connections: set[asyncio.Task[None]] = set()
 
+    def play(self, *passes: Pass) -> None:
+        """Answer with these from now on, and forget what was before."""
+        self._passes = iter(passes)
+        self.requests.clear()
+        self.generations.clear()
+
     @property
     def lines(self) -> list[str]:
         """Method and path of all requests."""

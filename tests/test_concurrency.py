@@ -4,13 +4,15 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from typing import Any
 
+import anyio
 import pytest
 from limits import WAIT_SECONDS
 
 from brain import concurrency
-from brain.concurrency import NoThread, call_in_thread, count_abandoned, count_threads, run_in_thread
+from brain.concurrency import NoThread, call_in_thread, count_abandoned, count_threads, iterate, run_in_thread
 
 
 @pytest.fixture(autouse=True)
@@ -200,3 +202,29 @@ def test_a_thread_may_outlive_its_loop(end: threading.Event) -> None:
 
     asyncio.run(main())
     assert count_abandoned() == 1
+
+
+def test_a_source_is_closed_in_a_scope_that_is_cancelled() -> None:
+    class Source:
+        is_closed = False
+
+        def __aiter__(self) -> "Source":
+            return self
+
+        async def __anext__(self) -> int:
+            return 1
+
+        async def aclose(self) -> None:
+            await asyncio.sleep(0)
+            self.is_closed = True
+
+    async def main() -> bool:
+        source = Source()
+        with anyio.CancelScope() as scope:
+            async with aclosing(iterate(source)) as items:
+                async for _ in items:
+                    scope.cancel()
+                    break
+        return source.is_closed
+
+    assert asyncio.run(main())

@@ -7,7 +7,6 @@ does not fit together in exactly one way becomes a call with a problem, which ne
 import json
 import re
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,9 +250,8 @@ def _read_arguments(text: str) -> str:
             text = values[0][1]
             continue
         values = [one for one in values if one[1] != {}] or values[:1]
-        with suppress(RecursionError):
-            if len({repr(value) for _, value in values}) == 1:
-                return values[0][0] if values[0][1] != {} else "{}"
+        if len({repr(value) for _, value in values}) == 1:
+            return values[0][0] if values[0][1] != {} else "{}"
         break
     return text
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -402,7 +401,7 @@ def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]", checks: Reporte
         problem = error
         if len(data) <= MAX_REPAIR_BYTES:
             with suppress(ValueError, RecursionError):
-                value = json.loads(data.decode(errors="replace"), parse_int=_parse_int)
+                value = json.loads(data.decode(errors="replace"))
                 if isinstance(value, dict):
                     return cast("T", _convert(value, decoder.type, "event", checks))
     if failures.is_failure_text(data):
@@ -475,8 +474,3 @@ def decode_progress(progress: Any, checks: ReportedValues) -> PromptProgress | N
     if cache is None or processed is None or total is None or not cache <= processed <= total:
         return None
     return PromptProgress(processed - cache, total - cache, cache)
-
-
-def _parse_int(digits: str) -> float:
-    """Parse an integer; return NaN for one longer than any count, which Python parses slowly or rejects."""
-    return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else math.nan

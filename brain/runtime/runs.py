@@ -68,9 +68,7 @@ class RunRegistry:
         return run
 
     def _record_end(self, run: Run) -> None:
-        self._last_end = time.monotonic()
-        if run.id in self._runs:
-            self._ended[run.id] = self._last_end
+        self._ended[run.id] = self._last_end = time.monotonic()
 
     async def find(self, turn_id: str, user: str | None) -> Run | None:
         """Return a run of the user by its turn ID.

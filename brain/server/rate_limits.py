@@ -126,7 +126,7 @@ class LoginRateLimit:
 
 def whole_seconds(seconds: float) -> int:
     """Return seconds for a `Retry-After` header: an integer, at least 1."""
-    return max(1, math.ceil(seconds - _NEARLY))
+    return max(1, math.ceil(seconds))
 
 
 def rate_limited(message: str, retry_after: int) -> BadRequest:

@@ -140,9 +140,8 @@ class Store(Database):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._dropping)
         await self._unwritten.close()
-        if self._tasks and self.path is not None:
+        if self.path is not None:
             await vacuum.sweep(self, CLOSING_SECONDS)
-        self._tasks.clear()
         await self.close_file()
 
     def submit(self, work: Callable[[Tx], T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":

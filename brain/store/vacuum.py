@@ -15,7 +15,6 @@ from functools import partial
 
 from brain.errors import StoreError
 from brain.store import deletion
-from brain.store.connection import BUSY_SECONDS
 from brain.store.database import Database
 from brain.store.tx import Tx
 
@@ -100,10 +99,7 @@ async def _empty_log(database: Database, patience: float) -> bool:
 
     def empty(db: sqlite3.Connection) -> bool:
         db.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
-        try:
-            ((is_busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        finally:
-            db.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
+        ((is_busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return not is_busy
 
     return await database.run_outside(empty)
@@ -119,9 +115,9 @@ def _merge_some(tx: Tx, index: str, pages: int) -> bool:
 
 
 def _rewrite_file(db: sqlite3.Connection) -> None:
-    """Rewrite the file through the temporary directory, since it may be larger than memory."""
+    """Rewrite the file through the temporary directory, since it may be larger than memory.
+
+    Only `brain forget` does this, at its end.
+    """
     db.execute("PRAGMA temp_store = FILE")
-    try:
-        db.execute("VACUUM")
-    finally:
-        db.execute("PRAGMA temp_store = MEMORY")
+    db.execute("VACUUM")

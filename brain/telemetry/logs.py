@@ -97,10 +97,8 @@ class Redaction(logging.Filter):
 def _describe_types(error: BaseException) -> str:
     """Return a traceback without the texts of the exceptions, which may repeat what they were about."""
     lines: list[str] = []
-    seen: set[int] = set()
     one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
+    while one is not None:
         lines[:0] = ["Traceback (most recent call last):\n", *format_tb(one.__traceback__), f"{type(one).__name__}\n"]
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return "".join(lines).rstrip()
@@ -143,7 +141,7 @@ class RateLimit(logging.Filter):
                 period.written += 1
                 return True
             if not period.left_out:
-                timer = threading.Timer(max(0.0, period.start + self._seconds - now), self._end_period, (kind,))
+                timer = threading.Timer(period.start + self._seconds - now, self._end_period, (kind,))
                 timer.daemon = True
                 timer.start()
             period.left_out += 1

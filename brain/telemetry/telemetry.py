@@ -30,8 +30,7 @@ class Telemetry:
     async def close(self) -> None:
         """Export the last spans."""
         if self._tracer is not None:
-            tracer, self._tracer = self._tracer, None
-            await tracer.close()
+            await self._tracer.close()
 
     def record(self, exchange: Exchange, conversation_id: str, user: str | None, traceparent: str = "") -> None:
         """Record a turn that ended; `traceparent` is the header of its request."""

@@ -11,7 +11,17 @@ from model_answers import decode
 from brain.events import Thinking
 from brain.messages import Finish, NativeCall
 from brain.models import ollama, openai
-from brain.models.native_calls import CUT, LOST, NAMELESS, SEVERAL, UNREADABLE, find_offered
+from brain.models.native_calls import (
+    CUT,
+    LOST,
+    MAX_CALLS,
+    NAMELESS,
+    SEVERAL,
+    UNREADABLE,
+    CallAssembler,
+    CallDelta,
+    find_offered,
+)
 
 OFFERED = ("lamp", "weather", "get_weather", "time", "a-b")
 OFF = '{"state":"off"}'
@@ -348,7 +358,7 @@ def test_long_arguments_cost_no_more_than_their_length() -> None:
 def test_what_is_remembered_of_a_call_is_bounded() -> None:
     head = frame((0, "c1", "lamp", '{"a":"'))
     for deltas in (
-        [frame((None, f"{number:0>2000}", "", "x")) for number in range(500)],  # an ID per piece
+        [frame((None, f"{number:0<2000}", "", "x")) for number in range(500)],  # an ID per piece
         [frame((0, "", "ab"[number % 2] * 1_500, "")) for number in range(500)],  # a name without an end
         [frame((0, "", "", "x" * 2_000)) for _ in range(500)],
     ):
@@ -360,6 +370,13 @@ def test_what_is_remembered_of_a_call_is_bounded() -> None:
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert held < 150_000
+
+
+def test_the_calls_of_an_answer_are_limited() -> None:
+    assembler = CallAssembler(OFFERED)
+    for number in range(MAX_CALLS + 10):
+        assembler.add(CallDelta(number, f"c{number}", "lamp", f'{{"a": {number}}}'))
+    assert len(assembler.calls) == MAX_CALLS
 
 
 def test_a_finish_of_calls_is_an_ordinary_end() -> None:

@@ -186,3 +186,8 @@ def test_a_line_without_end_ends_the_answer() -> None:
     assert reply.is_over
     assert reply.error is not None
     assert "too long" in reply.error.message
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, 10**30, -1, True, 1.5, "1.5", [1]])
+def test_an_impossible_count_is_ignored(value: Any) -> None:
+    assert ReportedValues().count("tokens", value) is None

@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -18,7 +18,7 @@ from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, NativeCall, PassUsage
 from brain.models import remote
-from brain.models.failures import describe_failure
+from brain.models.failures import describe_failure, from_response, from_status
 from brain.models.model import PassRequest
 from brain.models.native_calls import CUT
 from brain.models.ollama import Ollama
@@ -410,3 +410,29 @@ def test_an_untrusted_certificate_is_named() -> None:
     cause.verify_message = "self-signed certificate"
     error.__cause__ = cause
     assert describe_failure(error, "") == "TLS certificate: self-signed certificate"
+
+
+@in_loop
+async def test_only_the_beginning_of_an_error_is_read() -> None:
+    async def endless() -> AsyncGenerator[bytes, None]:
+        while True:
+            yield b"x" * 1024
+
+    error = await from_response(httpx.Response(500), endless(), is_resumed=False)
+    assert len(error.detail) < 5000
+
+
+@in_loop
+async def test_the_operator_knows_which_model_is_local() -> None:
+    answers = {"POST /api/show": (200, {"remote_host": "https://ollama.example"})}
+    async with OllamaServer(answers=answers) as server:
+        for local in (None, True):
+            async with model_of(server, identify=True, local=local) as model:
+                assert model.is_local is bool(local)
+
+
+@pytest.mark.parametrize(
+    "given", ["100000", "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 2027 23:59:59 +99999999999999999", "soon", ""]
+)
+def test_a_time_that_no_client_would_wait_is_ignored(given: str) -> None:
+    assert from_status(429, "", given).retry_after is None

@@ -100,16 +100,18 @@ def test_a_lost_session_loses_neither_message_nor_answer(server: PageServer, vis
     server.model.write("One ")
     expect(chat.answer).to_contain_text("One")
     visitor.context.clear_cookies()
-    server.network.cut()
-    server.network.restore()
-    expect(sign_in_dialog(chat)).to_be_visible()  # in the middle of the answer
-    server.model.write("two.")
-    server.model.end()
-    sign_in(chat, "s3cret")
-    expect(chat.answer).to_contain_text("One two.")
-    chat.wait_until_idle()
-    visitor.context.clear_cookies()
-    chat.ask("second")
+    with chat.page.expect_request("**/v1/tasks/events?*"):  # the page follows its tasks again, after three seconds
+        server.network.cut()
+        server.network.restore()
+        expect(sign_in_dialog(chat)).to_be_visible()  # in the middle of the answer
+        server.model.write("two.")
+        server.model.end()
+        sign_in(chat, "s3cret")
+        expect(chat.answer).to_contain_text("One two.")
+        chat.wait_until_idle()
+    turn = hold_request(chat.page, re.compile(r"/v1/turns$"), lambda: chat.ask("second"))
+    visitor.context.clear_cookies()  # only now: the dialog would take what is typed if another request opened it
+    turn.continue_()
     expect(sign_in_dialog(chat)).to_be_visible()
     chat.page.keyboard.press("Escape")
     expect(sign_in_dialog(chat)).to_be_hidden()

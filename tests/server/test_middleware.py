@@ -13,7 +13,9 @@ from starlette.routing import Route
 from turn_helpers import Player, registry_of
 
 from brain import specialist
+from brain.server.app import create_app
 from brain.server.responses import ApiResponse
+from brain.settings import read
 
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -305,3 +307,12 @@ def test_no_route_reads_more_than_its_limit(local: Server) -> None:
             with client_of(local) as client:
                 answer = client.post(path, content=endless(1 if path == "/v1/session" else 320), headers=headers)
             assert answer.status_code == 413, path
+
+
+@pytest.mark.anyio
+async def test_a_client_may_have_no_address() -> None:
+    """As on a Unix socket of another server."""
+    transport = httpx.ASGITransport(create_app(read({"BRAIN_KEYS": "k:ann"}), registry_of()), client=None)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.get("/v1/session", headers={"Authorization": "Bearer wrong"})
+    assert answer.status_code == 401

@@ -112,6 +112,21 @@ def staged(*passes: Pass, **values: object) -> Iterator[Stage]:
         assert brain.left() == []
 
 
+@pytest.fixture(scope="module")
+def running() -> Iterator[Stage]:
+    with staged() as stage:
+        yield stage
+
+
+@pytest.fixture
+def stage(running: Stage) -> Iterator[Stage]:
+    running.calls.cancelled.clear()
+    running.calls.release.clear()
+    yield running
+    running.calls.release.set()
+    assert running.brain.left() == []
+
+
 @pytest.mark.parametrize("cancels", [True, False], ids=["cancels", "leaves"])
 @pytest.mark.parametrize(
     ("items", "until", "call"),
@@ -129,33 +144,36 @@ def staged(*passes: Pass, **values: object) -> Iterator[Stage]:
          "during a call in a thread", "during a call that ignores it", "during an approval",
          "during a call for an attachment"],
 )  # fmt: skip
-def test_a_turn_is_stopped_wherever_it_is(items: list[Any], until: str, call: str | None, cancels: bool) -> None:
-    with staged(Pass(items), Pass(["again"])) as stage:
-        files = [] if items else [{"name": "a.txt", "text": "a"}]
-        sent = {"message": "hi", "conversation_id": "c", "attachments": files}
-        with stage.client.stream("POST", "/v1/chat/stream", json=sent) as response:
-            pieces, found = response.iter_text(), ""
-            while until not in found or not found.endswith("\n\n"):
-                found += next(pieces)
-            turn_id = read(found.encode())[0].id.partition(".")[0]
-            if items:
-                stage.until(lambda: bool(stage.server.generations))
-            if cancels:
-                assert stage.client.post(f"/v1/turns/{turn_id}/cancel").status_code == 202
-                assert read((found + "".join(pieces)).encode()) == stage.events(turn_id)
-        events = [(message.name, message.data) for message in stage.events(turn_id)]
+def test_a_turn_is_stopped_wherever_it_is(
+    stage: Stage, items: list[Any], until: str, call: str | None, cancels: bool
+) -> None:
+    stage.server.play(*[Pass(items)] * bool(items), Pass(["again"]))
+    files = [] if items else [{"name": "a.txt", "text": "a"}]
+    with stage.client.stream("POST", "/v1/chat/stream", json={"message": "hi", "attachments": files}) as response:
+        pieces, found = response.iter_text(), ""
+        while until not in found or not found.endswith("\n\n"):
+            found += next(pieces)
+        started = read(found.encode())[0].data
+        turn_id = started["turn_id"]
         if items:
-            stage.until(stage.generation.closed.is_set)
-        if call not in (None, "letter"):
-            assert stage.calls.cancelled.wait(WAIT_SECONDS)
-        errors = [(one["name"], one["code"]) for name, one in events if name == "specialist_error"]
-        assert errors == ([] if call is None else [(call, "cancelled")])
-        assert [name for name, _ in events][-2:] == ["usage", "done"]
-        assert events[-1][1]["stop_reason"] == "cancelled"
-        assert events[-1][1]["text"] == "".join(one["text"] for name, one in events if name == "token")
-        assert len(stage.server.generated) == bool(items)
-        assert post(stage.brain.url, json={"message": "hi", "conversation_id": "c"}).names[-1] in ("done", "error")
-        assert len(stage.server.generated) == bool(items) + 1
+            stage.until(lambda: bool(stage.server.generations))
+        if cancels:
+            assert stage.client.post(f"/v1/turns/{turn_id}/cancel").status_code == 202
+            assert read((found + "".join(pieces)).encode()) == stage.events(turn_id)
+    events = [(message.name, message.data) for message in stage.events(turn_id)]
+    if items:
+        stage.until(stage.generation.closed.is_set)
+    if call not in (None, "letter"):
+        assert stage.calls.cancelled.wait(WAIT_SECONDS)
+    errors = [(one["name"], one["code"]) for name, one in events if name == "specialist_error"]
+    assert errors == ([] if call is None else [(call, "cancelled")])
+    assert [name for name, _ in events][-2:] == ["usage", "done"]
+    assert events[-1][1]["stop_reason"] == "cancelled"
+    assert events[-1][1]["text"] == "".join(one["text"] for name, one in events if name == "token")
+    assert len(stage.server.generated) == bool(items)
+    again = post(stage.brain.url, json={"message": "hi", "conversation_id": started["conversation_id"]})
+    assert (again.names[-1], again.last["text"]) == ("done", "again")
+    assert len(stage.server.generated) == bool(items) + 1
 
 
 def test_a_client_that_leaves_within_its_body_leaves_nothing() -> None:

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from limits import WAIT_SECONDS
@@ -282,6 +283,17 @@ async def test_a_disk_that_cannot_be_synced_is_an_error(file_store: Store, monke
     assert caught.value.may_pass
 
 
+async def test_a_file_that_cannot_be_written_is_searched(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(step: object) -> None:
+        raise StoreError("The database is read-only.")
+
+    await add_turn(file_store, "ada", "c")
+    assert len(await file_store.list_conversations("ada", words="hello")) == 1
+    await add_turn(file_store, "ada", "d")
+    monkeypatch.setattr(file_store, "write_in_steps", fail)
+    assert len(await file_store.list_conversations("ada", words="hello")) == 1
+
+
 async def test_permissions_that_cannot_be_changed_are_logged(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -406,6 +418,19 @@ async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch
         await asyncio.sleep(0)
         await store.close()
         assert {type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)} == {StoreError}
+
+
+async def test_many_questions_for_problems_write_once(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, count = file_store.write_unsynced, 0
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        return await write(*arguments)
+
+    monkeypatch.setattr(file_store, "write_unsynced", counted)
+    assert [await file_store.find_problem() for _ in range(3)] == [None] * 3
+    assert count == 1
 
 
 async def test_a_stuck_process_is_no_problem_of_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ async def start(request: Request) -> Response:
     return ApiResponse(
         {
             "user": user,
-            "keys": bool(request.server.keys),
+            "keys": not request.server.keys.is_empty,
             "models": _models(engine),
             "strategies": describe_strategies(request),
             "specialists": describe_specialists(request),
