@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -30,7 +31,7 @@ from brain.runtime.client_tasks import is_for_client, narrow_client_task
 from brain.runtime.exchange_lease import ExchangeLease, TaskEnd
 from brain.runtime.persistence import ENDING_SECONDS, Persistence
 from brain.runtime.priority import Priority
-from brain.runtime.processes import RETURN_SECONDS, Processes, ResumableTurn
+from brain.runtime.processes import LOOK_SECONDS, RETURN_SECONDS, Processes, ResumableTurn
 from brain.runtime.recording import Recorder
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
@@ -204,6 +205,25 @@ class Engine:
                 raise
             message = f"A private task needs a local model, and that of the profile `{profile}` is remote."
             raise BadRequest(message, "profile") from None
+
+    async def drain(self) -> None:
+        """Take no more turns. If another process lives, let it continue the detached ones, and wait for the others."""
+        self.is_closing = True
+        processes = self.runs.processes
+        if processes is None:
+            return
+        await processes.stop()
+        if not processes.can_take_over:
+            return
+        processes.release_detached()
+        for run in self.runs.running:
+            if run.protocol == "task":
+                run.stop("shutdown")
+        until = time.monotonic() + self.settings.drain_seconds
+        while (running := self.runs.running) and processes.can_take_over and time.monotonic() < until:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await asyncio.gather(*(run.wait_ended() for run in running))
 
     async def close(self) -> None:
         """Stop all turns and close everything."""

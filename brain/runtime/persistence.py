@@ -122,7 +122,8 @@ class Persistence:
                 return await work()
             except ConversationBusy as busy:
                 if processes is not None:
-                    await processes.interrupt(conversation_id, user or "")
+                    if await processes.interrupt(conversation_id, user or ""):
+                        continue
                     await processes.check(busy.process)
                 stops = stops or (busy.is_report and stops_report)
                 if not stops or time.monotonic() >= until:

@@ -93,7 +93,7 @@ class Processes:
         self._lost: dict[str, asyncio.Event] = {}
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, _Waiting] = {}
-        self._has_looked = False
+        self._has_orphans = False
         self._loop: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -213,7 +213,8 @@ class Processes:
 
     async def _read(self) -> bool:
         """Read which processes live. Return whether this one is among them."""
-        found = {one.id: one for one in await self._store.read(processes.read)}
+        listed, self._has_orphans = await self._store.read(_look)
+        found = {one.id: one for one in listed}
         own = found.pop(self.process, None)
         # a process that was alone did not renew its lease, and needs a moment to see this one
         if time.monotonic() < self._joined_at + LEASE_SECONDS:
@@ -249,9 +250,8 @@ class Processes:
             for address in await self._store.write(processes.remove_dead):
                 _remove_socket(address)
             log.warning("the leases of %d processes are over", len(dead))
-        if dead or self._others or not self._has_looked:
+        if dead or self._has_orphans:
             await self._claim()
-        self._has_looked = True
         await self._interrupt_waiting()
 
     async def _rejoin(self) -> None:
@@ -338,18 +338,25 @@ class Processes:
         run.start()
         return run
 
-    async def interrupt(self, conversation_id: str, user: str) -> None:
-        """Interrupt the claimed turn of a conversation whose client has not come back, for a new message."""
+    async def interrupt(self, conversation_id: str, user: str) -> bool:
+        """Interrupt the claimed turn of a conversation whose client has not come back. Return whether there was one."""
         for turn_id, one in tuple(self._waiting.items()):
             if (one.claimed.history.id, one.claimed.history.user) == (conversation_id, user):
                 del self._waiting[turn_id]
                 await self._store.write(turns.interrupt, one.claimed.history.key)
+                return True
+        return False
 
     async def _interrupt_waiting(self) -> None:
         for turn_id, one in tuple(self._waiting.items()):
             if time.monotonic() >= one.until:
                 del self._waiting[turn_id]
                 await self._store.write(turns.interrupt, one.claimed.history.key)
+
+
+def _look(tx: Tx) -> tuple[list[Process], bool]:
+    """Return all processes, and whether turns of dead ones can be claimed."""
+    return processes.read(tx), turns.has_orphans(tx)
 
 
 def _remove_socket(address: str) -> None:

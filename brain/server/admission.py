@@ -40,13 +40,14 @@ TURN_STARTS = frozenset(
 """Requests that can be rejected by their headers. Other routes can start turns, too, but their requests can also
 subscribe to a turn or answer an approval; Brain rejects them later, if they start a turn."""
 
-Reason = Literal["address", "connections", "overload"]
+Reason = Literal["address", "connections", "overload", "stopping"]
 
 _RETRY = f"try again in {RETRY_SECONDS} seconds"
 _MESSAGES: Mapping[Reason, str] = {
     "address": f"This address has too many open connections. Close some, or {_RETRY}.",
     "connections": f"The server has reached its connection limit; {_RETRY}.",
     "overload": f"The server is overloaded; {_RETRY}.",
+    "stopping": f"This server process is stopping; {_RETRY}.",
 }
 
 

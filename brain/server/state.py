@@ -33,6 +33,7 @@ class ServerState:
 
     Attributes:
         task_readers: number of open streams of `GET /v1/tasks/events` per user.
+        has_drained: set at shutdown, when no turn is left that another process could continue or that may still end.
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
@@ -45,6 +46,7 @@ class ServerState:
         self.acceptor = Acceptor(())
         self.task_readers: Counter[str] = Counter()
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
+        self.has_drained = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -111,8 +113,9 @@ class ServerState:
     async def _stop_turns(self) -> None:
         """Stop all turns when the server shuts down."""
         await wait_for_shutdown()
-        self.engine.is_closing = True
         self.acceptor.close()
+        await self.engine.drain()
+        self.has_drained.set()
         self.engine.store.limit_waiting(SHUTDOWN_SECONDS)
         self.engine.tasks.notify()  # the readers of the channel end
         for run in self.engine.runs.running:

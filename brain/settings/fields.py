@@ -333,6 +333,11 @@ class Settings:
     task_pause_seconds: float = _setting(
         15.0, parsers.SECONDS, "shortest time between two reports in a conversation, in seconds"
     )
+    drain_seconds: float = _setting(
+        30.0,
+        parsers.SECONDS,
+        "time that running turns have to end after SIGTERM while another process uses the same store, in seconds",
+    )
     heartbeat_seconds: float = _setting(
         15.0, parsers.SECONDS, "interval between SSE comments while a stream sends nothing else, in seconds"
     )

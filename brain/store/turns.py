@@ -380,6 +380,12 @@ def _place(tx: Tx, key: int) -> Place:
     return Place(to_turn_id(answer_id), process, outcome == "", has_expired)
 
 
+def has_orphans(tx: Tx) -> bool:
+    """Return whether processes that died have left running turns."""
+    query = f"SELECT 1 FROM {exchanges.RUNNING} AND NOT {exchanges.IS_ALIVE} LIMIT 1"
+    return tx.execute(query, (tx.process,)).fetchone() is not None
+
+
 def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], bool]:
     """Claim turns of processes that died, and interrupt those that cannot be continued.
 

@@ -279,10 +279,10 @@ class CallGroup:
                 last, last_at = progress, now
                 self._state.emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
-        self._state.emit((call.start_event(),))
-        dependencies = self._dependencies(entry, context, seconds)
         call.has_started = True
         await self._checkpoint(call)
+        self._state.emit((call.start_event(),))
+        dependencies = self._dependencies(entry, context, seconds)
         return await execute(entry.specialist, function, dependencies, report, timeout=seconds)
 
     async def _checkpoint(self, call: Call) -> None:

@@ -66,7 +66,8 @@ class TurnState:
         self.characters_left = MAX_ANSWER_LENGTH
         self.max_block_bytes = sys.maxsize
         self.checkpoint: Callable[[], Awaitable[None]] | None = None
-        self._parts_before = len(self.exchange.parts)
+        is_taken_over = setup.resumes_after is not None and setup.request.task is None
+        self._parts_before = 0 if is_taken_over else len(self.exchange.parts)
         self.outcomes: dict[Hashable, asyncio.Future[Outcome]] = {}
         if setup.resumes_after is not None:
             self._resume()

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from brain.errors import BadRequest, Interruption, ModelError
-from brain.events import CallCode, Done, Error, Event, Notice, Role, StopReason, Token, TurnStart
+from brain.events import CallCode, Done, Error, Event, Notice, Rewind, Role, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize
 from brain.messages import Call, Exchange, RoundRecord, Steer, Text
 from brain.prompts import blocks
@@ -248,9 +248,12 @@ class Turn:
         """Emit the events before the first pass."""
         setup, state, model = self.setup, self.state, self._writer.model
         request = setup.request
-        start = TurnStart(setup.turn_id, setup.history.id, model.name, request.strategy, request.limits)
-        history_notices = map(state.annotations.add_notice, notices.history_notices(setup.history))
-        state.emit((start, *([notices.DEMO] if model.is_demo else []), *history_notices))
+        if setup.resumes_after is not None and request.task is None:
+            state.emit((Rewind(setup.resumes_after, state.exchange.answer),))
+        else:
+            start = TurnStart(setup.turn_id, setup.history.id, model.name, request.strategy, request.limits)
+            history_notices = map(state.annotations.add_notice, notices.history_notices(setup.history))
+            state.emit((start, *([notices.DEMO] if model.is_demo else []), *history_notices))
         if setup.assistance is not None and setup.assistance.refusal:
             state.show_notice(Notice("assist", setup.assistance.refusal))
         for one in self._strategy.participants:
@@ -264,7 +267,9 @@ class Turn:
         if setup.tasks is not None:
             setup.tasks.on_change = lambda task: state.emit((task_change(task),))
             setup.tasks.origin = lambda: state.policy.origin
-        if setup.request.attachments and not (setup.resumes_after is not None and state.exchange.question):
+        if setup.resumes_after is not None and state.exchange.question:
+            pass  # the process that died has asked it
+        elif setup.request.attachments:
             await self._run_automatic_calls()
         elif not state.exchange.question or state.is_new:
             self._set_question()

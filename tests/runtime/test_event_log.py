@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
+from brain.store.turn_log import Frames
 
 from brain.errors import BadRequest
 from brain.events import (
@@ -25,7 +26,6 @@ from brain.events import (
     Usage,
 )
 from brain.runtime.event_log import LOST_EVENTS, EventLog, StoredEventLog
-from brain.store.turn_log import Frames
 
 DONE = Done("complete", "m1", "", 0, 1, None, 5)
 EVERY_KIND: list[Event] = [

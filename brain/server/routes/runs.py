@@ -65,6 +65,8 @@ async def begin_run(
         state.admission.count_end()
         state.telemetry.record(run.snapshot(), run.conversation_id, user, traceparent)
 
+    if state.engine.is_closing:
+        raise unavailable("stopping")
     if state.admission.capacity < 1:
         state.record_overload()
         raise unavailable("overload")

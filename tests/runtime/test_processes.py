@@ -1,0 +1,289 @@
+"""Two engines with one store, like two processes: each finds the turns of the other, and continues them if it dies."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+from turn_helpers import Item, Player, ask_for, echo, registry_of, sends
+
+from brain.errors import BadRequest, RunsElsewhere
+from brain.events import Done, Rewind, SpecialistError, Token
+from brain.messages import Exchange
+from brain.runtime.engine import Engine
+from brain.runtime.event_log import EPOCH_EVENTS
+from brain.runtime.processes import Processes
+from brain.runtime.run import Run, RunOptions
+from brain.settings import read
+from brain.store import conversations
+from brain.store.turns import RequestTaken
+from brain.store.tx import Tx
+
+ECHO = 'SPECIALIST_REQUEST[echo:{"text":"b"}]'
+DETACHED = {"is_detached": True}
+
+
+class Process:
+    """An engine whose model plays."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @property
+    def processes(self) -> Processes:
+        assert self.engine.runs.processes is not None
+        return self.engine.runs.processes
+
+    async def start(self, *passes: Sequence[Item] | str, conversation_id: str = "c", **options: Any) -> Run:
+        self.engine.models = [Player(*passes)]
+        names = [field.name for field in fields(RunOptions) if field.name in options]
+        run_options = RunOptions(**{name: options.pop(name) for name in names})
+        request = ask_for(conversation_id=conversation_id, asks_person=True, **options)
+        run = await self.engine.begin(request, "native", options=run_options)
+        run.start()
+        return run
+
+    def plays(self, text: str) -> None:
+        """Let the model answer each request with a text."""
+        self.engine.models = [Player(script=lambda turn_pass: [text])]
+
+    async def find(self, run: Run, user: str | None = "ada") -> Run | None:
+        return await self.engine.runs.find(run.id, user)
+
+    async def stored(self, conversation_id: str = "c") -> list[Exchange]:
+        page = await self.engine.store.read(conversations.read_page, "ada", conversation_id)
+        return [] if page is None else list(page.exchanges)
+
+    async def bury(self, other: "Process") -> None:
+        """Let the lease of another process be over."""
+        await self.engine.store.write(_remove, other.processes.process)
+        await self.processes.look()
+
+
+def _remove(tx: Tx, process: str) -> None:
+    tx.execute("DELETE FROM process WHERE id = ?", (process,))
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Process]:
+    settings = read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": f"sqlite:{path}"})
+    engine = Engine(settings, registry_of(echo, sends))
+    await engine.open()
+    try:
+        process = Process(engine)
+        await process.processes.listen_at(f"unix:/{process.processes.process}")
+        yield process
+    finally:
+        await engine.close()
+
+
+def with_two(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test with two engines. They look at the store only when the test says so."""
+
+    @wraps(test)
+    def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> None:
+        monkeypatch.setattr("brain.runtime.processes.LOOK_SECONDS", 1e6)
+
+        async def main() -> None:
+            async with opened(tmp_path / "brain.db") as here, opened(tmp_path / "brain.db") as there:
+                await test(here=here, there=there, **arguments)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        asyncio.run(main())
+
+    parameters = inspect.signature(test).parameters.items()
+    own = [parameter for name, parameter in parameters if name not in ("here", "there")]
+    fixtures = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ("tmp_path", "monkeypatch")]
+    run.__signature__ = inspect.Signature([*fixtures, *(one.replace(kind=one.KEYWORD_ONLY) for one in own)])  # type: ignore[attr-defined]
+    return run
+
+
+async def until(run: Run, reached: Callable[[], bool]) -> None:
+    """Wait until an event of the run makes a condition true."""
+    arrived = asyncio.Event()
+    unsubscribe = run.join(lambda events, frames: arrived.set() if reached() else None)
+    if not reached():
+        await arrived.wait()
+    unsubscribe()
+    run.leave()
+
+
+@with_two
+async def test_a_turn_of_another_process_is_found_there(here: Process, there: Process) -> None:
+    go = asyncio.Event()
+    run = await here.start(["a", go], request_id="r")
+    ask = ask_for(conversation_id="c", request_id="r")
+    for find in (
+        there.find(run),
+        there.engine.runs.find_requested(ask),
+        there.engine.runs.find_newest("c", "ada"),
+        there.start("b"),
+        there.start("b", barge_in=True),
+        there.engine.delete("ada", "c"),
+    ):
+        with pytest.raises(RunsElsewhere) as found:
+            await find
+        assert (found.value.process, found.value.address) == (here.processes.process, here.processes.address)
+    assert await there.engine.runs.find("t0", "ada") is None
+    with pytest.raises(RunsElsewhere):  # who asks is checked there
+        await there.find(run, "bob")
+    go.set()
+    await run.wait_ended()
+    with pytest.raises(RunsElsewhere):  # its events can be read for a while
+        await there.find(run)
+    assert (await there.start("b", conversation_id="d")).id != run.id
+
+
+@with_two
+async def test_one_of_two_requests_with_an_id_begins(here: Process, there: Process) -> None:
+    async def once(process: Process) -> Run | None:
+        process.engine.models = [Player("a")]
+        ask = ask_for(conversation_id="c", request_id="r")
+        try:
+            _, new = await process.engine.runs.find_or_begin(ask, lambda: process.engine.begin(ask, "native"))
+        except (RunsElsewhere, RequestTaken):
+            return None
+        return new
+
+    begun = [run for run in await asyncio.gather(once(here), once(there)) if run is not None]
+    assert len(begun) == 1
+    begun[0].start()
+    await begun[0].wait_ended()
+
+
+@with_two
+async def test_a_detached_turn_continues_from_its_checkpoint(here: Process, there: Process) -> None:
+    run = await here.start(["One, ", ECHO], ["two, ", asyncio.Event()], **DETACHED)
+    await until(run, lambda: Token("two, ") in run.log.events())
+    await here.processes.look()
+    at_checkpoint = run.log.last
+    there.plays("three.")
+    await there.bury(here)
+    heir = await there.find(run)
+    assert heir is not None
+    await heir.wait_ended()
+    events = heir.log.events()
+    assert events[0] == Rewind(at_checkpoint, "One, two, ")
+    assert isinstance(done := events[-1], Done)
+    assert done.text == "One, two, three."
+    assert heir.log.start == EPOCH_EVENTS
+    assert heir.log.events(at_checkpoint + 5) == events  # a client that has lost some events
+    ((stored,),) = [await there.stored()]
+    assert (stored.answer, stored.outcome, stored.turn_id) == ("One, two, three.", "complete", run.id)
+    assert [call.outcome for call in stored.calls] == ["ok"]
+    await here.processes.look()  # it finds that it was considered dead
+    await run.wait_ended()
+    assert run.log.is_cut_off
+    assert await here.stored() == [stored]
+
+
+@with_two
+async def test_a_turn_without_a_checkpoint_starts_again(here: Process, there: Process) -> None:
+    run = await here.start([asyncio.Event()], **DETACHED)
+    there.plays("a")
+    await there.bury(here)
+    heir = await there.find(run)
+    assert heir is not None
+    await heir.wait_ended()
+    assert [one.answer for one in await there.stored()] == ["a"]
+    assert heir.log.events()[0] == Rewind(0, "")
+
+
+@pytest.mark.parametrize("returns", [True, False])
+@with_two
+async def test_another_turn_waits_for_its_client(here: Process, there: Process, returns: bool) -> None:
+    run = await here.start(["One, ", asyncio.Event()])
+    await until(run, lambda: Token("One, ") in run.log.events())
+    await here.processes.look()
+    there.plays("two.")
+    await there.bury(here)
+    assert [one.outcome for one in await there.stored()] == [""]
+    if returns:
+        heir = await there.find(run)
+        assert heir is not None
+        await heir.wait_ended()
+        assert [(one.answer, one.outcome) for one in await there.stored()] == [("One, two.", "complete")]
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("brain.runtime.processes.time.monotonic", lambda: 1e12)
+            await there.processes.look()
+        assert [(one.answer, one.outcome) for one in await there.stored()] == [("One, ", "interrupted")]
+        assert await there.find(run) is None
+
+
+@with_two
+async def test_a_new_message_interrupts_a_turn_whose_client_is_gone(here: Process, there: Process) -> None:
+    run = await here.start(["One, ", asyncio.Event()])
+    await until(run, lambda: Token("One, ") in run.log.events())
+    await here.processes.look()
+    await there.bury(here)
+    await (await there.start("New.")).wait_ended()
+    assert [(one.answer, one.outcome) for one in await there.stored()] == [
+        ("One, ", "interrupted"),
+        ("New.", "complete"),
+    ]
+
+
+@with_two
+async def test_a_call_that_had_started_never_runs_again(here: Process, there: Process) -> None:
+    run = await here.start(["SPECIALIST_REQUEST[sends]"], **DETACHED)
+    await until(run, lambda: bool(run.snapshot().calls))
+    await here.processes.look()
+    call = run.snapshot().calls[0]
+    call.has_started, call.approval = True, "approved"
+    await here.processes.look()
+    there.plays("It may have been sent.")
+    await there.engine.store.write(_start_call)
+    await there.bury(here)
+    heir = await there.find(run)
+    assert heir is not None
+    await heir.wait_ended()
+    errors = [event.code for event in heir.log.events() if isinstance(event, SpecialistError)]
+    assert errors == ["interrupted"]
+
+
+def _start_call(tx: Tx) -> None:
+    tx.execute('UPDATE exchange SET data = replace(data, \'"approval":"asked"\', \'"has_started":true\')')
+
+
+@with_two
+async def test_shutdown_hands_over_what_needs_no_client(here: Process, there: Process) -> None:
+    go = asyncio.Event()
+    detached = await here.start(["One, ", asyncio.Event()], **DETACHED)
+    other = await here.start(["a", go], conversation_id="d")
+    await until(detached, lambda: Token("One, ") in detached.log.events())
+    last = detached.log.last
+    there.plays("two.")
+    await there.processes.look()
+    draining = asyncio.create_task(here.engine.drain())
+    await detached.wait_ended()
+    await until(other, lambda: Token("a") in other.log.events())
+    while not (heirs := there.engine.runs.running):
+        await there.processes.look()
+    await heirs[0].wait_ended()
+    assert heirs[0].log.events()[0] == Rewind(last, "One, ")
+    assert [(one.answer, one.outcome) for one in await there.stored()] == [("One, two.", "complete")]
+    assert not draining.done()
+    go.set()
+    await draining
+    assert [(one.answer, one.outcome) for one in await there.stored("d")] == [("a", "complete")]
+
+
+@with_two
+async def test_a_frozen_process_is_out(here: Process, there: Process) -> None:
+    here.engine.models = [Player(["a", asyncio.Event()])]
+    run = await here.engine.begin(ask_for(conversation_id="c"), "native")
+    before, batches = here.processes.process, run.events()
+    while Token("a") not in await anext(batches):
+        pass
+    await there.bury(here)
+    await here.processes.look()
+    assert here.processes.process != before
+    with pytest.raises(BadRequest, match="took over"):
+        await anext(batches)
+    assert run.has_ended
