@@ -19,7 +19,8 @@ BrainError
 └── CommandError             cli: a command fails
     └── UsageError           cli: its arguments are wrong
 
-Exceptions that do not leave their package have other base classes.
+Exceptions that do not leave their package have other base classes. `RunsElsewhere` is not a failure: the server
+forwards the request, so no handler of errors may catch it.
 """
 
 from collections.abc import Mapping
@@ -89,6 +90,20 @@ class BadRequest(BrainError):
         self.status = status
         self.retry_after = retry_after
         self.details = details or {}
+
+
+class RunsElsewhere(Exception):
+    """The turn of a request runs in another living process of the store.
+
+    Args:
+        process: The ID of that process.
+        address: `unix:PATH` or `http://HOST:PORT`.
+    """
+
+    def __init__(self, process: str, address: str) -> None:
+        super().__init__(f"the turn runs in the process {process} at {address}")
+        self.process = process
+        self.address = address
 
 
 class ModelError(BrainError):

@@ -27,6 +27,7 @@ from brain.prompts.context_window import Window
 from brain.runtime.archive import Archive, Recorded, open_archive
 from brain.runtime.assistant import Assistant
 from brain.runtime.client_tasks import is_for_client, narrow_client_task
+from brain.runtime.peers import Peers
 from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence, TaskEnd
 from brain.runtime.priority import Priority
 from brain.runtime.recording import Recorder
@@ -68,6 +69,7 @@ class Engine:
         reports: Reports on background tasks.
         archive: Records turns, if the setting ARCHIVE is set.
         runs: Runs of this process and of others.
+        peers: The other processes that use the store. None in memory.
         is_closing: Whether the engine is about to close. New turns stop at once.
     """
 
@@ -85,6 +87,7 @@ class Engine:
         self.embedder: Model | None = None
         self.archive: Archive | None = None
         self.runs = RunRegistry()
+        self.peers: Peers | None = None
         self.is_closing = False
         self._priority = Priority()
         self._timeouts = Timeouts(
@@ -199,6 +202,9 @@ class Engine:
                 raise
             message = f"A private task needs a local model, and that of the profile `{profile}` is remote."
             raise BadRequest(message, "profile") from None
+
+    def listen_at(self, address: str) -> None:
+        """Tell other processes of the store the address of this one: `unix:PATH` or `http://HOST:PORT`."""
 
     async def close(self) -> None:
         """Stop all turns and close everything."""

@@ -40,18 +40,19 @@ TURN_STARTS = frozenset(
 """Requests that can be rejected by their headers. Other routes can start turns, too, but their requests can also
 subscribe to a turn or answer an approval; Brain rejects them later, if they start a turn."""
 
-Reason = Literal["address", "connections", "overload"]
+Reason = Literal["address", "connections", "overload", "process"]
 
 _RETRY = f"try again in {RETRY_SECONDS} seconds"
 _MESSAGES: Mapping[Reason, str] = {
     "address": f"This address has too many open connections. Close some, or {_RETRY}.",
     "connections": f"The server has reached its connection limit; {_RETRY}.",
     "overload": f"The server is overloaded; {_RETRY}.",
+    "process": f"The process that runs this turn does not respond; {_RETRY}.",
 }
 
 
 def unavailable(reason: Reason) -> BadRequest:
-    """Return the error 503 for a request over a limit."""
+    """Return the error 503 for a request that may succeed soon."""
     return BadRequest(_MESSAGES[reason], code="unavailable", status=503, retry_after=RETRY_SECONDS)
 
 

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 from brain.errors import StoreError
 from brain.plugins.registry import Registry
@@ -12,6 +13,7 @@ from brain.runtime.engine import Engine
 from brain.server.admission import Acceptor, Admission, ConnectionLimits
 from brain.server.auth import KeyStore
 from brain.server.event_stream import SHUTDOWN_SECONDS, wait_for_shutdown
+from brain.server.forwarding import Forwarding
 from brain.server.rate_limits import UserRateLimits
 from brain.settings import Settings
 from brain.store import server_data
@@ -33,6 +35,7 @@ class ServerState:
 
     Attributes:
         task_readers: number of open streams of `GET /v1/tasks/events` per user.
+        socket_folder: where this process listens for forwarded requests; None if it cannot.
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
@@ -42,7 +45,9 @@ class ServerState:
         self.telemetry = Telemetry(settings, registry)
         self.admission = Admission()
         self.connections = ConnectionLimits(connection_limit(), settings.connections_per_address)
+        self.forwarding = Forwarding(self.engine, self.connections, self.telemetry.metrics.set_connections)
         self.acceptor = Acceptor(())
+        self.socket_folder: Path | None = None
         self.task_readers: Counter[str] = Counter()
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
 

@@ -15,7 +15,7 @@ from brain.runtime.commands import Decide, ShowTurn
 from brain.runtime.run import AnyRun, RunOptions
 from brain.server.responses import no_content
 from brain.server.routes import runs
-from brain.server.routes.requests import Request, client_of, read_json
+from brain.server.routes.requests import Request, client_of, no_turn, read_json
 
 _decode_options = msgspec.json.Decoder(RequestOptions).decode
 
@@ -64,7 +64,7 @@ async def _continue(request: Request, conversation_id: str | None, options: Requ
     run = await request.engine.runs.find(options.decisions[-1].turn_id, request.username)
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):
-        raise runs.gone("The turn of this approval has expired. Send the message again.")
+        raise no_turn(request, runs.gone("The turn of this approval has expired. Send the message again."))
     exchange = await run.control(ShowTurn())
     decisions = {one.call_id: one.approve for one in options.decisions if one.turn_id == run.id}
     if not decisions.keys() <= {call.id for call in exchange.calls if call.approval is not None}:

@@ -5,7 +5,7 @@ from starlette.types import ASGIApp
 
 from brain.protocols import native
 from brain.runtime.run import RunOptions
-from brain.server.routes.requests import Request, read_turn_request
+from brain.server.routes.requests import Request, no_turn, read_turn_request
 from brain.server.routes.runs import begin_run, gone, resume_stream, stream
 
 UNREAD_SECONDS = 30.0
@@ -24,7 +24,8 @@ async def stream_turn(request: Request) -> ASGIApp:
         turn_id, number = native.parse_event_id(request.headers[LAST_EVENT_ID])
         run = await request.engine.runs.find(turn_id, request.username)
         if run is None:
-            raise gone("This turn has expired. Send the message again without `Last-Event-ID`.", LAST_EVENT_ID)
+            message = "This turn has expired. Send the message again without `Last-Event-ID`."
+            raise no_turn(request, gone(message, LAST_EVENT_ID))
         return await resume_stream(request, run, number)
     is_post = request.method == "POST"
     turn_request = await read_turn_request(request)

@@ -13,7 +13,7 @@ from brain.runtime.commands import CancelTurn, Decide, ShowTurn, SteerTurn
 from brain.runtime.run import AnyRun
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.chat import LAST_EVENT_ID
-from brain.server.routes.requests import Request, link, read_json, read_struct, read_turn_request
+from brain.server.routes.requests import Request, link, no_turn, read_json, read_struct, read_turn_request
 from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream
 from brain.store import conversations
 
@@ -33,7 +33,7 @@ async def events(request: Request) -> ASGIApp:
     """`GET /v1/turns/{id}/events`: events after `Last-Event-ID` or `?after=`, an event ID or number."""
     run = await request.engine.runs.find(request.path_params["id"], request.username)
     if run is None:
-        raise gone(TURN_EXPIRED)
+        raise no_turn(request, gone(TURN_EXPIRED))
     after = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
     turn_id, number = native.parse_event_id(after if "." in after else f"{run.id}.{after}")
     if turn_id != run.id:
@@ -56,7 +56,7 @@ async def show(request: Request) -> Response:
         else None
     )
     if found is None:
-        raise not_found()
+        raise no_turn(request, not_found())
     return ApiResponse(turn_report(*found, user, engine.settings.cost, block_content))
 
 
@@ -83,7 +83,7 @@ async def approve(request: Request) -> Response:
 async def _find(request: Request) -> AnyRun:
     run = await request.engine.runs.find(request.path_params["id"], request.username)
     if run is None:
-        raise not_found()
+        raise no_turn(request, not_found())
     return run
 
 
