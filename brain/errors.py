@@ -19,7 +19,8 @@ BrainError
 └── CommandError             cli: a command fails
     └── UsageError           cli: its arguments are wrong
 
-Exceptions that do not leave their package have other base classes.
+Exceptions that do not leave their package have other base classes. `RunsElsewhere` is not a failure: the server
+forwards the request, so no handler of errors may catch it.
 """
 
 from collections.abc import Mapping

@@ -34,7 +34,7 @@ from brain.settings.models import STANDARD
 T = TypeVar("T")
 SERVER_TASKS = (
     "serve",
-    "_stop_turns",
+    "_stop_at_shutdown",
     "_measure_forever",
     "_maintain_forever",
     "sweep_forever",

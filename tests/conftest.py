@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Generator
 from itertools import count
 from pathlib import Path
@@ -44,6 +45,13 @@ def _data_of_module(_data: Path) -> Generator[None]:
 @pytest.fixture(autouse=True)
 def _data_of_test(_data: Path) -> Generator[None]:
     yield from _own(_data)
+
+
+@pytest.fixture
+def short_path() -> Generator[Path]:
+    """A folder whose path leaves room for that of a Unix socket; the path of `tmp_path` is too long."""
+    with tempfile.TemporaryDirectory(prefix="test-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ OWNERS = {
     "starlette": {
         "brain.server.app",
         "brain.server.event_stream",
+        "brain.server.forwarding",
         "brain.server.middleware",
         "brain.server.responses",
         "brain.server.routes",

@@ -34,6 +34,7 @@ from brain.errors import BrainError, SettingsError
 from brain.models import Models, connect_models
 from brain.prompts.system_prompt import check_context_size
 from brain.runtime.engine import Engine
+from brain.runtime.processes import UNIX
 from brain.server.admission import Acceptor
 from brain.server.app import create_app
 from brain.server.event_stream import SHUTDOWN_SECONDS, UNREAD_HEARTBEATS
@@ -49,8 +50,14 @@ MAX_DESCRIPTORS = 65_536
 """Limit of open files and connections that a process requests."""
 MIN_STALL_SECONDS = 20.0
 """Minimum time before a client that reads nothing is dropped; a bad connection may stall for some seconds."""
+FORCED_EXIT_SECONDS = 0.2
+"""Time in which a second signal ends the wait for turns."""
 HANG_SECONDS = 10
 """A worker that serves and then hangs for this time is replaced."""
+SOCKET_PATH_BYTES = 103
+"""Maximum length of the path of a Unix socket; on Linux 107."""
+SOCKET_NAME_BYTES = 40
+"""Length of a socket's directory and name below the directory for temporary files."""
 ALL_ADDRESSES = ("0.0.0.0", "::")
 
 log = logging.getLogger("brain")
@@ -181,6 +188,61 @@ def drop_stalled_clients(listener: socket.socket, settings: Settings) -> None:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
+class _Server(uvicorn.Server):
+    """Uvicorn's server, which also listens on a Unix socket for requests that other processes of the store forward."""
+
+    _state: ServerState
+    _forwarded: asyncio.Server | None = None
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        app: Any = self.config.loaded_app
+        while not hasattr(app, "state"):  # the application inside uvicorn's middleware
+            app = app.app
+        state: ServerState = app.state.brain
+        self._state = state
+        if not self.started or state.socket_folder is None:
+            return
+        self._path = state.socket_folder / f"{state.engine.store.process}.sock"
+        if len(os.fsencode(self._path)) > SOCKET_PATH_BYTES:
+            log.warning("Other processes cannot forward requests to this one: %s is too long for a socket", self._path)
+            return
+        make_protocol = partial(
+            Protocol, self.config, self.server_state, app_state=self.lifespan.state, is_private=True
+        )
+        self._forwarded = await asyncio.get_running_loop().create_unix_server(
+            make_protocol, self._path, backlog=BACKLOG
+        )
+        processes = state.engine.runs.processes
+        assert processes is not None
+        await processes.listen_at(f"{UNIX}{self._path}")
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        for server in self.servers:
+            server.close()
+        draining = asyncio.create_task(self._state.stop_turns())
+        while not (draining.done() or self.force_exit):
+            await asyncio.wait({draining}, timeout=FORCED_EXIT_SECONDS)
+        await super().shutdown(sockets)  # until then, other processes can reach the turns that are ending
+        if self._forwarded is not None:
+            self._forwarded.close()
+            self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A private directory for the duration of the block, with a path that is short enough for Unix sockets."""
+    is_long = len(os.fsencode(tempfile.gettempdir())) + SOCKET_NAME_BYTES > SOCKET_PATH_BYTES
+    short = "/tmp" if is_long and os.path.isdir("/tmp") else None
+    with tempfile.TemporaryDirectory(prefix="brain-", dir=short) as folder:
+        yield Path(folder)
+
+
+def _socket_folder(settings: Settings, folder: Path) -> Path | None:
+    """The directory of the sockets, if other processes can use the store, and the system has such sockets."""
+    return folder if hasattr(socket, "AF_UNIX") and path_of(settings.store) is not None else None
+
+
 # One process
 
 
@@ -188,7 +250,7 @@ def _serve_alone(settings: Settings, stop: _StopLog) -> int:
     app = create_app(settings, discover(settings))
     state: ServerState = app.state.brain
 
-    class Server(uvicorn.Server):
+    class Server(_Server):
         """Prints the greeting as soon as it accepts connections."""
 
         async def startup(self, sockets: Any = None) -> None:
@@ -207,8 +269,9 @@ def _serve_alone(settings: Settings, stop: _StopLog) -> int:
             await Server(config).serve([one.dup() for one in listeners])  # which uvicorn closes
         return DONE
 
-    with listen(settings) as listeners:
+    with listen(settings) as listeners, _temporary_folder() as folder:
         state.acceptor = Acceptor(listeners)
+        state.socket_folder = _socket_folder(settings, folder)
         code = run_command(main(), DONE, config.get_loop_factory(), signals=(), on_forced_exit=stop.write)
     if code == DONE:
         stop.write()
@@ -234,10 +297,10 @@ def _serve_with_workers(settings: Settings, stop: _StopLog) -> int:
     names = tuple(one.name for one in models.offered)  # `auto` is decided here, for all workers
     worker_settings = replace(settings, model=names, models=tuple(rows.values()))
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    with listen(settings) as listeners, tempfile.TemporaryDirectory(prefix="brain-metrics-") as folder:
+    with listen(settings) as listeners, _temporary_folder() as folder:
         config = _make_config(
             settings,
-            partial(_make_worker_app, worker_settings, sender, Path(folder), listeners),
+            partial(_make_worker_app, worker_settings, sender, folder, listeners),
             factory=True,
             lifespan="on",
             workers=settings.workers,
@@ -304,6 +367,16 @@ def _greet_when_ready(settings: Settings, port: int, models: Models, receiver: C
             _greet(settings, port, models, lines)
 
 
+class _Worker(Process):
+    """Uvicorn's process of a worker, with our server."""
+
+    @property
+    def server(self) -> uvicorn.Server:
+        if self._server is None:
+            self._server = _Server(self.config)
+        return self._server
+
+
 class _Supervisor(Multiprocess):
     """Uvicorn's supervisor. Only its process handles signals of the terminal, and it stops the workers.
 
@@ -328,7 +401,7 @@ class _Supervisor(Multiprocess):
         self.processes = [self._start_worker() for _ in range(self.processes_num)]
 
     def _start_worker(self) -> Process:
-        worker = Process(self.config, self.sockets)
+        worker = _Worker(self.config, self.sockets)
         with _terminal_signals_blocked():
             worker.start()
         worker.parent_conn.send(b"ping")  # it answers when it gets to that
@@ -361,6 +434,11 @@ class _Supervisor(Multiprocess):
             else:
                 worker.parent_conn.send(b"ping")
         return True
+
+    def handle_ttin(self) -> None:
+        """Add a worker."""
+        self.processes_num += 1
+        self.processes.append(self._start_worker())
 
     def handle_hup(self) -> None:
         """A closed terminal stops the server; uvicorn would restart the workers."""
@@ -399,6 +477,7 @@ def _make_worker_app(settings: Settings, sender: Connection, folder: Path, liste
     app = create_app(settings)
     state: ServerState = app.state.brain
     state.acceptor = Acceptor(listeners)
+    state.socket_folder = _socket_folder(settings, folder)
     stop = _StopLog(f"worker {os.getpid()}")
 
     @asynccontextmanager

@@ -204,9 +204,10 @@ class Processes:
             return None
         if (run := await self._take(place.turn_id, user)) is not None:
             return run
-        if place.process == self.process:
-            return None
-        await self.check(place.process)
+        if place.process != self.process:
+            await self.check(place.process)
+        elif place.is_running:  # it begins at this moment
+            raise RunsElsewhere(place.process, "")
         if place.is_running and place.process not in self._others:
             raise RunsElsewhere(place.process, "")
         return None

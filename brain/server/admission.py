@@ -40,7 +40,7 @@ TURN_STARTS = frozenset(
 """Requests that can be rejected by their headers. Other routes can start turns, too, but their requests can also
 subscribe to a turn or answer an approval; Brain rejects them later, if they start a turn."""
 
-Reason = Literal["address", "connections", "overload", "stopping"]
+Reason = Literal["address", "connections", "overload", "process", "stopping"]
 
 _RETRY = f"try again in {RETRY_SECONDS} seconds"
 _MESSAGES: Mapping[Reason, str] = {
@@ -48,11 +48,12 @@ _MESSAGES: Mapping[Reason, str] = {
     "connections": f"The server has reached its connection limit; {_RETRY}.",
     "overload": f"The server is overloaded; {_RETRY}.",
     "stopping": f"This server process is stopping; {_RETRY}.",
+    "process": f"The process that runs this turn does not respond; {_RETRY}.",
 }
 
 
 def unavailable(reason: Reason) -> BadRequest:
-    """Return the error 503 for a request over a limit."""
+    """Return the error 503 for a request that may succeed soon."""
     return BadRequest(_MESSAGES[reason], code="unavailable", status=503, retry_after=RETRY_SECONDS)
 
 

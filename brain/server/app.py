@@ -12,9 +12,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from brain.errors import BadRequest, StoreError
+from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.plugins.registry import Registry
-from brain.server.middleware import AuthMiddleware, CorsMiddleware, OriginMiddleware
+from brain.server.admission import unavailable
+from brain.server.middleware import FORWARDED, AuthMiddleware, CorsMiddleware, ForwardedMiddleware, OriginMiddleware
 from brain.server.responses import error_response, request_path
 from brain.server.routes import (
     about,
@@ -29,7 +30,7 @@ from brain.server.routes import (
     tasks,
     turns,
 )
-from brain.server.routes.requests import Endpoint, Respond
+from brain.server.routes.requests import Endpoint, Respond, misdirected
 from brain.server.state import ServerState
 from brain.settings import Settings, read
 from brain.validation import quote_value
@@ -55,13 +56,14 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
     app = Starlette(
         routes=_routes(),
         middleware=[
+            Middleware(ForwardedMiddleware, forwarding=state.forwarding),
             Middleware(OriginMiddleware, settings=settings),
             # before authentication, so pages can read its errors
             *([Middleware(CorsMiddleware, settings=settings)] if settings.origins else []),
             Middleware(AuthMiddleware, keys=state.keys),
         ],
         exception_handlers=dict.fromkeys(
-            (BadRequest, StoreError, HTTPException, ClientDisconnect, Exception), _on_error
+            (BadRequest, RunsElsewhere, StoreError, HTTPException, ClientDisconnect, Exception), _on_error
         ),
         lifespan=lifespan,
     )
@@ -143,6 +145,8 @@ def _route(path: str, *middleware: Middleware, **functions: Respond) -> Route:
 async def _on_error(request: Request, error: Exception) -> Response:
     headers: Mapping[str, str] = {}
     match error:
+        case RunsElsewhere():
+            rejection = misdirected() if FORWARDED in request.scope else unavailable("process")
         case BadRequest():
             rejection = error
         case StoreError():

@@ -1,9 +1,10 @@
-"""ASGI middleware: checks Host, Origin and API key of each request."""
+"""ASGI middleware: checks Host, Origin and API key of each request, once: where the client sent it."""
 
 import ipaddress
 import re
 import time
 from collections.abc import Awaitable
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from brain.errors import BadRequest
 from brain.server import auth, static_files
 from brain.server.auth import KeyStore
+from brain.server.forwarding import HEADER, PREFIX_HEADER, Forwarding
 from brain.server.rate_limits import rate_limited
 from brain.server.responses import SAFE_HEADERS, error_response, request_path
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
@@ -26,6 +28,9 @@ PRIVATE_PATH = "brain.private_path"
 """Key in a request's scope: its path, if that needs authentication."""
 USER = "brain.user"
 """Key in a request's scope: the user, if its path needs authentication."""
+FORWARDED = "brain.forwarded"
+"""Key in a request's scope: whether another process of the store has forwarded the request. It is then not forwarded
+again."""
 COOKIE = "brain_session"
 SECURE_COOKIE = "__Host-brain_session"
 """The cookie for HTTPS. Other subdomains cannot set a cookie with this prefix."""
@@ -38,6 +43,42 @@ _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:@/%\[\]]+)(:[0-9]{1,5})?")
 _REFERER = re.compile(r"(?P<origin>[a-z][a-z0-9+.-]*://[^/?#]*)")
 
 
+class ForwardedMiddleware:
+    """Accepts requests that another process has checked and signed, and rejects other ones with its header."""
+
+    def __init__(self, app: ASGIApp, forwarding: Forwarding) -> None:
+        self._app = app
+        self._forwarding = forwarding
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http":
+            signatures = [value for name, value in scope["headers"] if name == HEADER]
+            if signatures:
+                user = self._forwarding.verify(signatures, scope)
+                if user is None:
+                    return error_response(_not_forwarded(), scope)(scope, receive, send)
+                scope[USER], scope[FORWARDED] = user, True
+                _restore(scope)
+        return self._app(scope, receive, send)
+
+
+def _restore(scope: Scope) -> None:
+    """Describe the client's connection, and not that of the process that forwarded the request."""
+    headers = Headers(scope=scope)
+    client = headers.get("x-forwarded-for")
+    scope["client"] = (client, 0) if client else None
+    scope["scheme"] = headers["x-forwarded-proto"]
+    prefix = headers[PREFIX_HEADER.decode()]
+    scope["root_path"] = unquote(prefix)
+    scope["path"] = scope["root_path"] + scope["path"]
+    scope["raw_path"] = prefix.encode() + scope["raw_path"]
+
+
+def _not_forwarded() -> BadRequest:
+    message = "This request does not come from a process of this server. Do not send the header brain-forwarded."
+    return BadRequest(message, HEADER.decode(), code="forbidden_header", status=403)
+
+
 class OriginMiddleware:
     """Rejects requests for unknown hosts, and requests from web pages of other origins."""
 
@@ -48,7 +89,7 @@ class OriginMiddleware:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # not async: adds no frame to the stack of a stream
-        if scope["type"] == "http":
+        if scope["type"] == "http" and FORWARDED not in scope:
             path = request_path(scope)
             if path not in PUBLIC_PATHS and static_files.find(path) is None:
                 scope[PRIVATE_PATH] = path

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 from brain.errors import StoreError
 from brain.plugins.registry import Registry
@@ -12,6 +13,7 @@ from brain.runtime.engine import Engine
 from brain.server.admission import Acceptor, Admission, ConnectionLimits
 from brain.server.auth import KeyStore
 from brain.server.event_stream import SHUTDOWN_SECONDS, wait_for_shutdown
+from brain.server.forwarding import Forwarding
 from brain.server.rate_limits import UserRateLimits
 from brain.settings import Settings
 from brain.store import server_data
@@ -33,7 +35,7 @@ class ServerState:
 
     Attributes:
         task_readers: number of open streams of `GET /v1/tasks/events` per user.
-        has_drained: set at shutdown, when no turn is left that another process could continue or that may still end.
+        socket_folder: where this process listens for forwarded requests; None if it cannot.
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
@@ -43,10 +45,11 @@ class ServerState:
         self.telemetry = Telemetry(settings, registry)
         self.admission = Admission()
         self.connections = ConnectionLimits(connection_limit(), settings.connections_per_address)
+        self.forwarding = Forwarding(self.engine, self.connections, self.telemetry.metrics.set_connections)
         self.acceptor = Acceptor(())
+        self.socket_folder: Path | None = None
         self.task_readers: Counter[str] = Counter()
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
-        self.has_drained = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -71,7 +74,7 @@ class ServerState:
             )
             stack.push_async_callback(self.engine.close)
             stack.enter_context(Watchdog(self.engine.registry, report_blocked))
-            stopping = asyncio.create_task(self._stop_turns(), name="stop turns at shutdown")
+            stopping = asyncio.create_task(self._stop_at_shutdown(), name="stop turns at shutdown")
             stack.callback(stopping.cancel)
             measuring = asyncio.create_task(self._measure_forever(), name="measure the lag")
             stack.callback(measuring.cancel)
@@ -110,12 +113,17 @@ class ServerState:
         with suppress(StoreError):
             await self.engine.store.write_unsynced(server_data.add_blocked, blocked.specialist, blocked.place)
 
-    async def _stop_turns(self) -> None:
-        """Stop all turns when the server shuts down."""
+    async def _stop_at_shutdown(self) -> None:
+        """Stop all turns when the ASGI server shuts down. Brain's own server does it itself."""
         await wait_for_shutdown()
+        await self.stop_turns()
+
+    async def stop_turns(self) -> None:
+        """Take no more turns; end those that no other process continues, after `Engine.drain`."""
+        if self.engine.is_closing:
+            return
         self.acceptor.close()
         await self.engine.drain()
-        self.has_drained.set()
         self.engine.store.limit_waiting(SHUTDOWN_SECONDS)
         self.engine.tasks.notify()  # the readers of the channel end
         for run in self.engine.runs.running:

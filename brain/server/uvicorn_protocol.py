@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from brain.server.admission import Reason, raw_rejection
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION
+from brain.server.forwarding import ABORT_EXTENSION
 from brain.server.middleware import client_network
 from brain.server.state import ServerState
 
@@ -54,10 +55,14 @@ class Protocol(HttpToolsProtocol):
     """Adds limits for headers, connections and pipelining, and detects a disconnect while requests wait.
 
     None of its code runs per chunk of a response.
+
+    Args:
+        is_private: whether only processes of this server can connect. They have counted their clients themselves.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, is_private: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._is_private = is_private
         self._cycles: list[
             RequestResponseCycle
         ] = []  # of requests without a complete response; the first is in progress
@@ -131,7 +136,10 @@ class Protocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         self._cycles.append(self.cycle)
-        extensions: dict[str, Any] = {WRITE_EXTENSION: partial(write_chunk, self.cycle)}
+        extensions: dict[str, Any] = {
+            WRITE_EXTENSION: partial(write_chunk, self.cycle),
+            ABORT_EXTENSION: self.transport.abort,
+        }
         self.scope["extensions"] = extensions
         self._reset_buffered()
 
@@ -199,7 +207,7 @@ class Protocol(HttpToolsProtocol):
 
     def _is_from_proxy(self) -> bool:
         """Whether the peer is a trusted proxy, whose requests name their clients; or is gone already."""
-        return self.client is None or self.client[0] in self._proxies
+        return not self._is_private and (self.client is None or self.client[0] in self._proxies)
 
     def _count_address(self, host: str) -> None:
         address = client_network(host)

@@ -276,9 +276,9 @@ def test_processes_of_a_folder_count_together(counters: list[Counter], tmp_path:
     assert {path.name for path in tmp_path.iterdir()} == files
 
 
-def test_no_count_falls_when_a_worker_is_killed(tmp_path: Path) -> None:
-    arguments = ["serve", "--workers", "2", "--port", "0", "--model", script(tmp_path, ["Hello."])]
-    with Process(*arguments, env={"TMPDIR": str(tmp_path)}) as brain:
+def test_no_count_falls_when_a_worker_is_killed(short_path: Path) -> None:
+    arguments = ["serve", "--workers", "2", "--port", "0", "--model", script(short_path, ["Hello."])]
+    with Process(*arguments, env={"TMPDIR": str(short_path)}) as brain:
         url = brain.url()
         for _ in range(10):
             post(url, json={"message": "hi"})
@@ -296,14 +296,14 @@ def test_no_count_falls_when_a_worker_is_killed(tmp_path: Path) -> None:
         brain.process.terminate()
         code, _, _ = brain.end()
     assert code == 0
-    assert list(tmp_path.glob("brain-metrics-*")) == []
+    assert list(short_path.glob("brain-*")) == []
 
 
-def test_no_folder_is_left_when_the_first_process_is_killed(tmp_path: Path) -> None:
+def test_no_folder_is_left_when_the_first_process_is_killed(short_path: Path) -> None:
     arguments = ["serve", "--workers", "2", "--port", "0", "--model", "builtin"]
-    with Process(*arguments, env={"TMPDIR": str(tmp_path)}) as brain:
+    with Process(*arguments, env={"TMPDIR": str(short_path)}) as brain:
         post(brain.url(), json={"message": "hi"})
-        (folder,) = tmp_path.glob("brain-metrics-*")
+        (folder,) = short_path.glob("brain-*")
         brain.process.kill()
         while folder.exists():
             pass

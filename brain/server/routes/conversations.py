@@ -19,6 +19,8 @@ from brain.store import conversations
 from brain.text import strip_invisible
 
 FILE_DIGITS = len(str(native.MAX_FILE_ID))
+UNREADABLE_WIRES = ("openai", "ollama")
+"""Protocols whose turns can only be read by the request that began them."""
 INLINE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types that a browser can show; it downloads all others. An SVG image can contain scripts."""
 
@@ -41,8 +43,9 @@ async def show(request: Request) -> Response:
     )
     if page is None:
         raise _not_found()
-    run = await engine.runs.find_newest(conversation_id, user)
-    turn_id = run.id if run is not None and not run.has_ended and run.log.replayable else None
+    newest = page.exchanges[-1] if page.exchanges and query.before is None else None
+    is_readable = newest is not None and not newest.outcome and newest.wire not in UNREADABLE_WIRES
+    turn_id = newest.turn_id if newest is not None and is_readable else None
     return ApiResponse(
         await compute(page.size, lambda: resources.encode_page(page, count_tokens, block_content, turn_id))
     )

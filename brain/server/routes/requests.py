@@ -12,7 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, RunsElsewhere
 from brain.messages import Attachment
 from brain.protocols import native
 from brain.protocols.common import (
@@ -28,7 +28,9 @@ from brain.protocols.common import (
 )
 from brain.protocols.native.queries import SMALL_BODY_BYTES, parse_query
 from brain.runtime.engine import Engine
-from brain.server.middleware import USER
+from brain.server.admission import unavailable
+from brain.server.forwarding import MISDIRECTED, RecordedBody
+from brain.server.middleware import FORWARDED, USER
 from brain.server.state import ServerState
 from brain.text import ID
 from brain.turn_request import TurnRequest
@@ -40,6 +42,9 @@ BODY_BYTES_PER_SECOND = 64 * 1024
 LARGE_BYTES = 256 * 1024
 """Larger bodies and responses are processed in a thread."""
 FORM_FIELDS = 50
+OWNER_SECONDS = 8.0
+"""Time limit for finding the process that runs a turn: longer than its lease, after which another one takes over."""
+OWNER_RETRY_SECONDS = 0.1
 
 _large_bodies = ThreadPoolExecutor(1, "large bodies")
 
@@ -75,8 +80,44 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
-        response = await self._functions["GET" if method == "HEAD" else method](Request(scope, receive))
-        await response(scope, receive, send)
+        respond = self._functions["GET" if method == "HEAD" else method]
+        processes = scope["app"].state.brain.engine.runs.processes
+        if processes is None or not processes.any or FORWARDED in scope:
+            response = await respond(Request(scope, receive))
+            await response(scope, receive, send)
+        else:
+            await _respond_or_forward(respond, scope, RecordedBody(receive), send)
+
+
+async def _respond_or_forward(respond: Respond, scope: Scope, body: RecordedBody, send: Send) -> None:
+    """Send the response of a function, or that of the process that runs the turn of the request.
+
+    Raises:
+        BadRequest: `unavailable`, if that process does not respond, and no other one takes over.
+    """
+    server: ServerState = scope["app"].state.brain
+    loop = asyncio.get_running_loop()
+    until = loop.time() + OWNER_SECONDS
+    while True:
+        try:
+            response = await respond(Request(scope, body))
+            break
+        except RunsElsewhere as elsewhere:
+            owner = elsewhere
+        body.rewind()
+        if await server.forwarding.forward(scope, body, send, scope[USER], owner):
+            return
+        if loop.time() >= until:
+            raise unavailable("process")
+        await asyncio.sleep(OWNER_RETRY_SECONDS)
+        body.rewind()
+    body.stop()
+    await response(scope, body, send)
+
+
+def misdirected() -> BadRequest:
+    """Return the error for a forwarded request whose turn is not in this process."""
+    return BadRequest("The turn of this request is not in this process.", code="misdirected", status=MISDIRECTED)
 
 
 def client_of(request: Request) -> Client:
