@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import gzip
-import json
 import logging
 import os
 import shutil
@@ -24,7 +23,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, questio
 from brain.errors import BadRequest, StoreError
 from brain.store import connection, conversations, items, open_store, server_data, turns, users, vectors
 from brain.store.database import MIN_FREE_BYTES, Database
-from brain.store.rows import LATEST, micros
+from brain.store.rows import LATEST
 from brain.store.store import Store
 from brain.store.tx import Tx
 from brain.store.vectors import Query
