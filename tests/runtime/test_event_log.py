@@ -119,7 +119,7 @@ def test_the_numbers_of_the_next_process_begin_after_all_that_the_last_one_may_h
     log = EventLog("t1", epoch=2)
     assert (log.start, log.last, log.first, log.events()) == (200_000_000, 200_000_000, 200_000_001, [])
     log.append([Token("a"), DONE])
-    assert log.frames(sent)[0].startswith(b'retry: 2000\nevent: token\ndata: {"text":"a"}\nid: t1.200000001\n\n')
+    assert log.frames(sent)[0].startswith(b'event: token\ndata: {"text":"a"}\nid: t1.200000001\n\n')
     for after in (sent, 100_000_000 + sent, 200_000_000):
         assert log.events(after) == [Token("a"), DONE]
     assert (log.events(200_000_001), log.events(sent, 200_000_001)) == ([DONE], [Token("a")])
