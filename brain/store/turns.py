@@ -75,7 +75,7 @@ class Place(NamedTuple):
     """Where a turn runs, or ran.
 
     Attributes:
-        has_ended: whether it ended more than `REPEAT_SECONDS` ago, so that no process has its events.
+        has_expired: whether it ended more than `REPEAT_SECONDS` ago, so that no process has its events.
     """
 
     turn_id: str
@@ -85,9 +85,14 @@ class Place(NamedTuple):
 
 
 class Appended(msgspec.Struct):
-    """What a checkpoint adds to the one before: text, and notices or thinking, of which the first may go on."""
+    """What an answer has more than before: text at its end, and thinking, of which the first may go on.
+
+    Attributes:
+        turn_pass: the pass of the text.
+    """
 
     text: str = ""
+    turn_pass: int = 0
     annotations: tuple[Annotation, ...] = ()
 
 
@@ -317,7 +322,7 @@ def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
         if appended.text and isinstance(part, Text):
             exchange.parts[-1] = Text(part.text + appended.text, part.turn_pass)
         elif appended.text:
-            exchange.parts.append(Text(appended.text, 1 if part is None else part.turn_pass + 1))
+            exchange.parts.append(Text(appended.text, appended.turn_pass))
         added, former = appended.annotations, exchange.annotations
         goes_on = added and former and added[0].code is None
         if goes_on and msgspec.structs.replace(former[-1], text=added[0].text) == added[0]:
