@@ -119,9 +119,10 @@ async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         await open_store(f"sqlite:{tmp_path}/file/brain.db")
 
 
-async def test_a_migrated_file_is_like_a_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["brain", "brain-0.2.0"])
+async def test_a_migrated_file_is_like_a_new_one(tmp_path: Path, version: str) -> None:
     migrated, new = tmp_path / "migrated.db", tmp_path / "new.db"
-    migrated.write_bytes(gzip.decompress((Path(__file__).parent / "data" / "brain.db.gz").read_bytes()))
+    migrated.write_bytes(gzip.decompress((Path(__file__).parent / "data" / f"{version}.db.gz").read_bytes()))
     for path in (migrated, new):
         async with store_at(path):
             pass
