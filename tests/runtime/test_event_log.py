@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
-from brain.store.turn_log import Frames
 
 from brain.errors import BadRequest
 from brain.events import (

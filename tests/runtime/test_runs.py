@@ -459,6 +459,19 @@ async def test_runs_are_found_by_their_user_their_request_and_their_conversation
 
 
 @on_loop
+async def test_a_run_that_another_process_continues_is_gone_at_once(server: Server) -> None:
+    run = server.start([asyncio.Event()], request_id="r1")
+    for _ in range(2):  # the process may find out about it again, before the run has ended
+        server.turns.hand_over(run)
+        assert await server.turns.find(run.id, "ada") is None
+        assert server.turns.find_newest_here(run.conversation_id, "ada") is None
+    await run.wait_ended()
+    assert (len(server.turns), server.turns.running) == (0, [])
+    server.turns.forget(run.conversation_id, "ada")  # nothing is left of it
+    await swept()
+
+
+@on_loop
 async def test_forgetting_a_conversation_drops_its_ended_runs(server: Server) -> None:
     over = await server.complete("a", conversation="x", request_id="r")
     others = [

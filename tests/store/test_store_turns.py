@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brain.store.turn_log import Frames, NewTurn, TurnProgress
 from limits import WAIT_SECONDS
 from msgspec.structs import replace
 from store_helpers import (
@@ -35,7 +34,6 @@ from brain.messages import Annotation, Call, Exchange, History, Message, Part, S
 from brain.store import conversations, items, users
 from brain.store.conversations import File
 from brain.store.store import Store
-from brain.store.turns import QuestionOptions
 from brain.store.tx import Tx
 
 pytestmark = pytest.mark.anyio
