@@ -342,7 +342,7 @@ def find_running(tx: Tx, conversation: int) -> tuple[str, str] | None:
     for key, process, source in tx.execute(query, exchanges.span(conversation)).fetchall():
         if tx.execute(alive, (key, tx.process)).fetchone() is not None:
             return process, source
-        interrupt(tx, key)
+        _interrupt(tx, key)
     return None
 
 
@@ -419,7 +419,7 @@ def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
     )
     row, exchange = tx.execute(query, (key,)).fetchone(), exchanges.read(tx, key)
     if row is None or exchange is None or not row[1]:
-        interrupt(tx, key)
+        _interrupt(tx, key)
         return None
     epoch, resume, replaces, user, conversation, conversation_id, private = row
     last = add_drafts(tx, key, exchange)
@@ -436,8 +436,14 @@ def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
     return Claimed(history, resume, last)
 
 
-def interrupt(tx: Tx, key: int) -> None:
-    """Mark an exchange as interrupted."""
+def interrupt(tx: Tx, key: int, epoch: int) -> None:
+    """Mark a running exchange as interrupted, unless another process has claimed it."""
+    query = f"SELECT 1 FROM exchange WHERE {_IS_OWN} AND outcome = ''"
+    if tx.execute(query, (key, tx.process, epoch)).fetchone() is not None:
+        _interrupt(tx, key)
+
+
+def _interrupt(tx: Tx, key: int) -> None:
     exchange = exchanges.read(tx, key)
     if exchange is not None:
         add_drafts(tx, key, exchange)

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from turn_helpers import Item, Player, ask_for, echo, registry_of, sends
 
-from brain.errors import BadRequest, RunsElsewhere
+from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.events import Done, Rewind, SpecialistError, Token
 from brain.messages import Exchange
+from brain.models.model import Model
 from brain.runtime.engine import Engine
 from brain.runtime.event_log import EPOCH_EVENTS
 from brain.runtime.processes import Processes
@@ -214,6 +215,38 @@ async def test_another_turn_waits_for_its_client(here: Process, there: Process, 
             await there.processes.look()
         assert [(one.answer, one.outcome) for one in await there.stored()] == [("One, ", "interrupted")]
         assert await there.find(run) is None
+
+
+@with_two
+async def test_a_claimed_turn_that_cannot_be_continued_now_is_continued_later(here: Process, there: Process) -> None:
+    """Neither is it lost with others that were claimed together."""
+    runs = [await here.start([asyncio.Event()], conversation_id=name, **DETACHED) for name in ("c", "d")]
+    there.plays("a")
+    find_model = there.engine.find_model
+
+    def fail_once(*arguments: Any, **options: Any) -> Model:
+        there.engine.find_model = find_model  # type: ignore[method-assign]
+        raise StoreError("The disk is full.", may_pass=True)
+
+    there.engine.find_model = fail_once  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        await there.bury(here)
+    await there.processes.look()
+    for run in runs:
+        heir = await there.find(run)
+        assert heir is not None
+        await heir.wait_ended()
+        assert [one.answer for one in await there.stored(run.conversation_id)] == ["a"]
+
+
+@with_two
+async def test_a_turn_of_an_unknown_form_is_interrupted(here: Process, there: Process) -> None:
+    """A process of another version wrote it."""
+    run = await here.start([asyncio.Event()], **DETACHED)
+    await here.engine.store.write(lambda tx: tx.execute("UPDATE exchange SET resume = '[1]'").rowcount)
+    await there.bury(here)
+    assert [one.outcome for one in await there.stored()] == ["interrupted"]
+    assert await there.find(run) is None
 
 
 @with_two

@@ -212,7 +212,11 @@ async def test_a_turn_that_nobody_can_continue_is_interrupted_with_its_text(
     if not outcome:
         (left,) = claimed or await claim(other)
         assert left.history.question is not None
-        await other.write(turns.interrupt, history.key)
+        taker = heir if continues else other
+        for store, epoch in ((dead, 0), (taker, 0), (taker, 2)):  # which do not have it
+            await store.write(turns.interrupt, history.key, epoch)
+        assert await read_turns(other, "ada", "c") == [("One", "Once upon", "")]
+        await taker.write(turns.interrupt, history.key, 1)
     exchange = await only_exchange(other, "ada", "c")
     # no model may read a call without a block
     assert [part for part in exchange.parts if isinstance(part, Call)] == [ended]
@@ -350,7 +354,7 @@ async def test_the_place_of_a_turn_moves_with_it(machine: Machine) -> None:
     assert (found.process, found.is_running) == ("", True)
     await claim(heir)
     assert await other.read(turns.find_request, "ada", "r1") == found._replace(process=heir.process)
-    await other.write(turns.interrupt, history.key)
+    await heir.write(turns.interrupt, history.key, 1)
     assert await other.read(turns.find_request, "ada", "r1") == found._replace(is_running=False)
 
 
