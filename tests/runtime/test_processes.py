@@ -26,7 +26,7 @@ from brain.store.turns import RequestTaken
 from brain.store.tx import Tx
 
 ECHO = 'SPECIALIST_REQUEST[echo:{"text":"b"}]'
-DETACHED = {"is_detached": True}
+DETACHED: dict[str, Any] = {"is_detached": True}
 
 
 class Process:

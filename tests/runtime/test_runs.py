@@ -386,7 +386,7 @@ async def test_requests_of_one_id_begin_one_run(
 ) -> None:
     waiting, all_wait, go = 0, asyncio.Event(), asyncio.Event()
 
-    async def once(user: str, request_id: str | None) -> tuple[bool]:
+    async def once(user: str, request_id: str | None) -> tuple[Run, bool]:
         async def begin() -> Run:
             nonlocal waiting
             waiting += 1
