@@ -21,7 +21,7 @@ from brain.runtime.event_log import EPOCH_EVENTS
 from brain.runtime.processes import Processes
 from brain.runtime.run import Run, RunOptions
 from brain.settings import read
-from brain.store import conversations
+from brain.store import conversations, processes
 from brain.store.turns import RequestTaken
 from brain.store.tx import Tx
 
@@ -155,6 +155,35 @@ async def test_one_of_two_requests_with_an_id_begins(here: Process, there: Proce
     assert len(begun) == 1
     begun[0].start()
     await begun[0].wait_ended()
+
+
+def test_a_process_without_others_needs_no_renewal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.runtime.processes.LOOK_SECONDS", 1e6)
+
+    async def main() -> None:
+        async with opened(tmp_path / "brain.db") as alone:
+            store = alone.engine.store
+            await store.write(lambda tx: tx.execute("UPDATE process SET until = 0").rowcount)  # long ago
+            submit, writes = store.submit, list[object]()
+
+            def note(*arguments: Any, **options: Any) -> Any:
+                writes.append(arguments)
+                return submit(*arguments, **options)
+
+            store.submit = note  # type: ignore[method-assign]
+            for _ in range(3):
+                await alone.processes.look()
+            assert (writes, [one.is_over for one in await store.read(processes.read)]) == ([], [True])
+            async with opened(tmp_path / "brain.db") as other:
+                await other.processes.look()
+                await alone.processes.look()  # it sees the other one, and renews its lease
+                assert (alone.processes.any, other.processes.can_take_over) == (True, True)
+                assert [one.is_over for one in await store.read(processes.read)] == [False, False]
+                run = await alone.start("a")
+                await run.wait_ended()
+                assert (await alone.stored())[0].outcome == "complete"
+
+    asyncio.run(main())
 
 
 @with_two
