@@ -131,6 +131,11 @@ class Processes:
         return bool(self._others)
 
     @property
+    def _continues(self) -> bool:
+        """Whether this process continues turns of dead ones."""
+        return bool(self.address) and not self.is_closing
+
+    @property
     def can_take_over(self) -> bool:
         """Whether another process can continue turns."""
         return any(one.address and not one.is_over and not one.is_stopping for one in self._others.values())
@@ -214,7 +219,7 @@ class Processes:
 
     async def _read(self) -> bool:
         """Read which processes live. Return whether this one is among them."""
-        listed, self._has_orphans = await self._store.read(_look)
+        listed, self._has_orphans = await self._store.read(_look, self._continues)
         found = {one.id: one for one in listed}
         own = found.pop(self.process, None)
         # a process that was alone did not renew its lease, and needs a moment to see this one
@@ -303,9 +308,9 @@ class Processes:
     # Claimed turns
 
     async def _claim(self) -> None:
-        has_more, continues = True, bool(self.address) and not self.is_closing
+        has_more = True
         while has_more:
-            claimed, has_more = await self._store.write(turns.claim, self._recent, continues=continues)
+            claimed, has_more = await self._store.write(turns.claim, self._recent, continues=self._continues)
             for one in claimed:  # without a pause, so that an error with one loses no other
                 self._receive(one)
 
@@ -369,9 +374,9 @@ class Processes:
             raise
 
 
-def _look(tx: Tx) -> tuple[list[Process], bool]:
+def _look(tx: Tx, continues: bool) -> tuple[list[Process], bool]:
     """Return all processes, and whether turns of dead ones can be claimed."""
-    return processes.read(tx), turns.has_orphans(tx)
+    return processes.read(tx), turns.has_orphans(tx, continues=continues)
 
 
 def _remove_socket(address: str) -> None:

@@ -38,6 +38,8 @@ REPEAT_SECONDS = 300
 """Time after the end of a turn in which another request with its ID is the same request."""
 
 _IS_OWN = "key = ? AND process = ? AND epoch = ?"
+_ORPHANS = f"SELECT e.key FROM {exchanges.RUNNING} AND NOT {exchanges.IS_ALIVE} AND (e.resume = '' OR ? = 1)"
+"""Selects running turns of processes that died; the values are the process that asks, and whether it continues them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,10 +387,9 @@ def _place(tx: Tx, key: int) -> Place:
     return Place(to_turn_id(answer_id), process, outcome == "", has_expired)
 
 
-def has_orphans(tx: Tx) -> bool:
-    """Return whether processes that died have left running turns."""
-    query = f"SELECT 1 FROM {exchanges.RUNNING} AND NOT {exchanges.IS_ALIVE} LIMIT 1"
-    return tx.execute(query, (tx.process,)).fetchone() is not None
+def has_orphans(tx: Tx, *, continues: bool) -> bool:
+    """Return whether `claim` finds turns."""
+    return tx.execute(f"{_ORPHANS} LIMIT 1", (tx.process, continues)).fetchone() is not None
 
 
 def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], bool]:
@@ -401,9 +402,8 @@ def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], b
     Returns:
         The turns to continue, and whether there may be more.
     """
-    orphans = f"SELECT e.key FROM {exchanges.RUNNING} AND NOT {exchanges.IS_ALIVE} AND (e.resume = '' OR ? = 1)"
     found = tx.execute(
-        f"UPDATE exchange SET process = ?, epoch = epoch + 1 WHERE key IN ({orphans} ORDER BY e.key LIMIT ?) "
+        f"UPDATE exchange SET process = ?, epoch = epoch + 1 WHERE key IN ({_ORPHANS} ORDER BY e.key LIMIT ?) "
         "RETURNING key",
         (tx.process, tx.process, continues, MAX_CLAIMS),
     ).fetchall()

@@ -79,8 +79,12 @@ async def die(dead: Store, heir: Store) -> None:
 
 
 async def claim(store: Store, *, continues: bool = True) -> list[turns.Claimed]:
+    """Claim turns as a process does, if it sees some."""
+    if not await store.read(turns.has_orphans, continues=continues):
+        return []
     claimed, has_more = await store.write(turns.claim, 9, continues=continues)
     assert not has_more
+    assert not await store.read(turns.has_orphans, continues=continues)
     return list(claimed)
 
 
