@@ -1,14 +1,15 @@
 """What tests of the store share: a clock, a store that is opened and closed, whole turns in one line."""
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from brain.messages import Attachment, Exchange, History, Item, Part, Text
-from brain.store import conversations, tasks
+from brain.messages import Attachment, Exchange, History, Item, Part, Text, new_process_id
+from brain.store import conversations, processes, tasks
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask
 from brain.store.turns import QuestionOptions
@@ -50,14 +51,21 @@ async def opened(store: S) -> AsyncIterator[S]:
 
 
 @asynccontextmanager
-async def store_at(path: Path | None, clock: Clock | None = None) -> AsyncIterator[Store]:
-    async with opened(Store(path, clock=clock or Clock())) as store:
+async def store_at(
+    path: Path | None, clock: Clock | None = None, uptime: Callable[[], float] = time.monotonic
+) -> AsyncIterator[Store]:
+    async with opened(Store(path, clock=clock or Clock(), uptime=uptime)) as store:
         yield store
 
 
+async def join(store: Store, address: str = "") -> None:
+    """Add the process of a store to those that live, as a server does."""
+    await store.write(processes.add, address)
+
+
 def lose_turns(store: Store) -> None:
-    """Leave the turns that run as if another process had run them and were gone."""
-    store.running.clear()
+    """Leave turns and tasks that run as if another process had run them and had died."""
+    store.process = new_process_id()
 
 
 def question(words: str, number: int | str = 1, **fields: Any) -> Exchange:

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from store_helpers import NOON, add_turn, answer, fact, file, question
+from store_helpers import NOON, add_turn, answer, fact, file, join, question
 
 from brain.runtime import import_sanitizer
 from brain.store import items
@@ -32,6 +32,7 @@ async def main(path: str, name: str, what: str = "") -> None:
     await store.open()
     report("ready", "", "")
     if what == "hold":
+        await join(store)
         await store.write_question("ada", "shared", question("held", name), ())
         report("holds", "", "")
         await asyncio.Event().wait()

@@ -16,10 +16,11 @@ from typing import Any
 
 from brain import Context, Registry, specialist
 from brain.messages import Call
-from brain.runtime import relay, task_runner
+from brain.runtime import processes, task_runner
 from brain.runtime.engine import Engine
 from brain.settings import read
-from brain.store import conversations, leases, tasks, turn_log, turns
+from brain.store import conversations, tasks
+from brain.store import processes as stored_processes
 from brain.store.database import Database
 from brain.task import NewTask
 
@@ -130,10 +131,8 @@ def start(folder: Path, kill_at: int) -> int:
 def main() -> None:
     kind, first, last, step = sys.argv[1], *map(int, sys.argv[2:])
     if kind == "shared":
-        second = 1_000_000
-        tasks.LEASE = turn_log.LEASE = turns.LEASE = second  # type: ignore[attr-defined]
-        leases.PROLONG_SECONDS = relay.CHECK_SECONDS = 0.1
-        task_runner.LOOK_SECONDS = task_runner.RENEW_SECONDS = 0.1
+        stored_processes.LEASE_SECONDS = processes.LEASE_SECONDS = 1.0  # type: ignore[attr-defined]
+        task_runner.LOOK_SECONDS = processes.LOOK_SECONDS = 0.1
     for number in range(first, last, step):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

@@ -96,7 +96,7 @@ class EventLog:
         Raises:
             BadRequest: `gone`: they cannot.
         """
-        first, after = self.first, max(after, self.start)
+        first, after = self.first, max(after, self.start) if after >= 0 else after
         if not self.replayable:
             raise BadRequest("The events of this turn are not stored.", code="gone", status=410)
         if not first - 1 <= after <= self.last:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 import msgspec
 
 from brain.errors import StoreError
-from brain.messages import Annotation, Exchange, History, Steer
+from brain.messages import Annotation, Call, Exchange, History, Text
 from brain.store import turns
 from brain.store.store import Store
 from brain.store.tasks import ReportEnd, RunEnd
 from brain.store.turns import Appended
 from brain.store.tx import Tx
 
+NO_TEXT = Text("", 0)
 STORED_LATER = "Brain stores this answer as soon as that is possible."
 
 Key = tuple[str, str]
@@ -45,8 +46,8 @@ class ExchangeLease:
         self.task_end = task_end
         self.last: Callable[[], int] = lambda: 0
         self._store = store
-        self._shape: object = None  # of the exchange at its last checkpoint, apart from text and thinking
-        self._length = 0
+        self._shape: object = None  # of the answer as far as the store has it, apart from its end and thinking
+        self._end = NO_TEXT
         self._annotations: tuple[Annotation, ...] = ()
 
     @property
@@ -99,19 +100,21 @@ class ExchangeLease:
 
         The write returns whether this process still has the turn.
         """
-        last, shape = self.last(), _shape(exchange)
+        last, end, former = self.last(), _end(exchange), self._end
         key, epoch = self.history.key, self.history.epoch
-        if shape != self._shape:
+        goes_on = end.text.startswith(former.text) and former.turn_pass in (0, end.turn_pass)
+        if not goes_on or _shape(exchange) != self._shape:
             self._note(exchange)
             return lambda tx: turns.checkpoint(tx, key, epoch, last, exchange)
-        appended = Appended(exchange.answer[self._length :], _added(self._annotations, exchange.annotations))
+        added = _added(self._annotations, exchange.annotations)
+        appended = Appended(end.text[len(former.text) :], end.turn_pass, added)
         if not appended.text and not appended.annotations:
             return None
         self._note(exchange)
         return lambda tx: turns.append(tx, key, epoch, last, appended)
 
     def _note(self, exchange: Exchange) -> None:
-        self._shape, self._length = _shape(exchange), len(exchange.answer)
+        self._shape, self._end = _shape(exchange), _end(exchange)
         self._annotations = exchange.annotations
 
     def forget_draft(self) -> None:
@@ -126,11 +129,19 @@ class ExchangeLease:
             log.error("conversation %s: a question was not deleted: %s", self.history.id, error)  # noqa: TRY400
 
 
+def _end(exchange: Exchange) -> Text:
+    """Return the text at the end of an answer, which grows while the model writes."""
+    part = exchange.parts[-1] if exchange.parts else None
+    return part if isinstance(part, Text) else NO_TEXT
+
+
 def _shape(exchange: Exchange) -> object:
-    steers = sum(isinstance(part, Steer) for part in exchange.parts)
+    """Return all that needs a checkpoint when it changes."""
+    end = _end(exchange)
+    others = [part for part in exchange.parts if part is not end and not isinstance(part, Call)]
     notices = sum(one.code is not None for one in exchange.annotations)
     calls = [(one.id, one.approval, one.outcome) for one in exchange.calls]
-    return exchange.question, calls, steers, notices, len(exchange.rounds)
+    return exchange.question, calls, others, notices, len(exchange.rounds)
 
 
 def _added(former: tuple[Annotation, ...], annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:

@@ -59,10 +59,10 @@ class _Running(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A claimed turn whose client must come back until a time of `time.monotonic`."""
+    """A claimed turn whose client must come back until a time of `time.monotonic`. Without `how`, it is interrupted."""
 
     claimed: Claimed
-    how: ResumableTurn
+    how: ResumableTurn | None
     until: float
 
 
@@ -116,6 +116,7 @@ class Processes:
         self.address = address
         await self._store.write_unsynced(processes.set_address, address)
         await self._claim()
+        await self._continue_waiting()
 
     # Other processes
 
@@ -128,6 +129,11 @@ class Processes:
     def any(self) -> bool:
         """Whether other processes use the store."""
         return bool(self._others)
+
+    @property
+    def _continues(self) -> bool:
+        """Whether this process continues turns of dead ones."""
+        return bool(self.address) and not self.is_closing
 
     @property
     def can_take_over(self) -> bool:
@@ -214,7 +220,7 @@ class Processes:
 
     async def _read(self) -> bool:
         """Read which processes live. Return whether this one is among them."""
-        listed, self._has_orphans = await self._store.read(_look)
+        listed, self._has_orphans = await self._store.read(_look, self._continues)
         found = {one.id: one for one in listed}
         own = found.pop(self.process, None)
         # a process that was alone did not renew its lease, and needs a moment to see this one
@@ -253,7 +259,7 @@ class Processes:
             log.warning("the leases of %d processes are over", len(dead))
         if dead or self._has_orphans:
             await self._claim()
-        await self._interrupt_waiting()
+        await self._continue_waiting()
 
     async def _rejoin(self) -> None:
         """Begin anew after a process found that the lease of this one was over: it may have claimed the turns."""
@@ -303,39 +309,49 @@ class Processes:
     # Claimed turns
 
     async def _claim(self) -> None:
-        has_more, continues = True, bool(self.address) and not self.is_closing
+        has_more = True
         while has_more:
-            claimed, has_more = await self._store.write(turns.claim, self._recent, continues=continues)
-            for one in claimed:
-                await self._receive(one)
+            claimed, has_more = await self._store.write(turns.claim, self._recent, continues=self._continues)
+            for one in claimed:  # without a pause, so that an error with one loses no other
+                self._receive(one)
 
-    async def _receive(self, claimed: Claimed) -> None:
-        """Continue a claimed turn now or when its client comes back."""
+    def _receive(self, claimed: Claimed) -> None:
+        """Let a claimed turn wait to be continued or interrupted."""
         question, history = claimed.history.question, claimed.history
         assert question is not None
-        how = decode(claimed.resume)
-        seconds = (self._store.now() - question.started).total_seconds() if question.started is not None else 0.0
-        left = how.request.limits.turn_seconds - seconds
-        if left <= 0 or history.epoch > MAX_CLAIMS:
-            await self._store.write(turns.interrupt, history.key)
-            return
+        how, left = None, 0.0
+        with suppress(msgspec.MsgspecError):  # another version wrote it
+            how = decode(claimed.resume)
+        if how is not None and history.epoch <= MAX_CLAIMS:
+            seconds = (self._store.now() - question.started).total_seconds() if question.started is not None else 0.0
+            left = how.request.limits.turn_seconds - seconds
         log.warning("turn %s of a process that ended is claimed", question.turn_id)
         self._waiting[question.turn_id] = _Waiting(claimed, how, time.monotonic() + min(left, RETURN_SECONDS))
-        if how.options.is_detached:
-            await self._take(question.turn_id, history.user)
+
+    async def _continue_waiting(self) -> None:
+        """Continue the turns that need no client, and interrupt those whose time is over."""
+        for turn_id, one in tuple(self._waiting.items()):
+            if time.monotonic() >= one.until:
+                await self._interrupt(turn_id)
+            elif one.how is not None and one.how.options.is_detached:
+                await self._take(turn_id, one.claimed.history.user)
 
     async def _take(self, turn_id: str, user: str | None) -> Run | None:
         """Continue a waiting turn of a user, if there is one with this ID."""
         waiting = self._waiting.get(turn_id)
-        if waiting is None or waiting.claimed.history.user != (user or ""):
+        if waiting is None or waiting.how is None or waiting.claimed.history.user != (user or ""):
             return None
         del self._waiting[turn_id]
         try:
             run = await self._continue(waiting.claimed, waiting.how)
         except BadRequest as error:  # such as a model that this server no longer has
             log.warning("turn %s cannot be continued: %s", turn_id, error)
-            await self._store.write(turns.interrupt, waiting.claimed.history.key)
+            self._waiting[turn_id] = waiting
+            await self._interrupt(turn_id)
             return None
+        except BaseException:  # such as an error of the store: it waits for the next look
+            self._waiting[turn_id] = waiting
+            raise
         run.start()
         return run
 
@@ -343,21 +359,25 @@ class Processes:
         """Interrupt the claimed turn of a conversation whose client has not come back. Return whether there was one."""
         for turn_id, one in tuple(self._waiting.items()):
             if (one.claimed.history.id, one.claimed.history.user) == (conversation_id, user):
-                del self._waiting[turn_id]
-                await self._store.write(turns.interrupt, one.claimed.history.key)
+                await self._interrupt(turn_id)
                 return True
         return False
 
-    async def _interrupt_waiting(self) -> None:
-        for turn_id, one in tuple(self._waiting.items()):
-            if time.monotonic() >= one.until:
-                del self._waiting[turn_id]
-                await self._store.write(turns.interrupt, one.claimed.history.key)
+    async def _interrupt(self, turn_id: str) -> None:
+        """Interrupt a waiting turn. If that fails, it waits for the next look."""
+        if (waiting := self._waiting.pop(turn_id, None)) is None:
+            return
+        history = waiting.claimed.history
+        try:
+            await self._store.write(turns.interrupt, history.key, history.epoch)
+        except StoreError:
+            self._waiting[turn_id] = waiting
+            raise
 
 
-def _look(tx: Tx) -> tuple[list[Process], bool]:
+def _look(tx: Tx, continues: bool) -> tuple[list[Process], bool]:
     """Return all processes, and whether turns of dead ones can be claimed."""
-    return processes.read(tx), turns.has_orphans(tx)
+    return processes.read(tx), turns.has_orphans(tx, continues=continues)
 
 
 def _remove_socket(address: str) -> None:

@@ -68,7 +68,9 @@ class RunRegistry:
         return run
 
     def _record_end(self, run: Run) -> None:
-        self._ended[run.id] = self._last_end = time.monotonic()
+        self._last_end = time.monotonic()
+        if run.id in self._runs:  # otherwise another process continues it
+            self._ended[run.id] = self._last_end
 
     async def find(self, turn_id: str, user: str | None) -> Run | None:
         """Return a run of the user by its turn ID.
@@ -149,9 +151,9 @@ class RunRegistry:
                 self._drop(turn_id)
 
     def hand_over(self, run: Run) -> None:
-        """Stop a run, which another process continues."""
+        """Stop a run, which another process continues. It may be called again until the run has ended."""
         run.hand_over()
-        del self._runs[run.id]
+        self._runs.pop(run.id, None)
 
     def close(self) -> None:
         """Drop all runs."""

@@ -38,6 +38,8 @@ REPEAT_SECONDS = 300
 """Time after the end of a turn in which another request with its ID is the same request."""
 
 _IS_OWN = "key = ? AND process = ? AND epoch = ?"
+_ORPHANS = f"SELECT e.key FROM {exchanges.RUNNING} AND NOT {exchanges.IS_ALIVE} AND (e.resume = '' OR ? = 1)"
+"""Selects running turns of processes that died; the values are the process that asks, and whether it continues them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class Place(NamedTuple):
     """Where a turn runs, or ran.
 
     Attributes:
-        has_ended: whether it ended more than `REPEAT_SECONDS` ago, so that no process has its events.
+        has_expired: whether it ended more than `REPEAT_SECONDS` ago, so that no process has its events.
     """
 
     turn_id: str
@@ -85,9 +87,14 @@ class Place(NamedTuple):
 
 
 class Appended(msgspec.Struct):
-    """What a checkpoint adds to the one before: text, and notices or thinking, of which the first may go on."""
+    """What an answer has more than before: text at its end, and thinking, of which the first may go on.
+
+    Attributes:
+        turn_pass: the pass of the text.
+    """
 
     text: str = ""
+    turn_pass: int = 0
     annotations: tuple[Annotation, ...] = ()
 
 
@@ -317,7 +324,7 @@ def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
         if appended.text and isinstance(part, Text):
             exchange.parts[-1] = Text(part.text + appended.text, part.turn_pass)
         elif appended.text:
-            exchange.parts.append(Text(appended.text, 1 if part is None else part.turn_pass + 1))
+            exchange.parts.append(Text(appended.text, appended.turn_pass))
         added, former = appended.annotations, exchange.annotations
         goes_on = added and former and added[0].code is None
         if goes_on and msgspec.structs.replace(former[-1], text=added[0].text) == added[0]:
@@ -337,7 +344,7 @@ def find_running(tx: Tx, conversation: int) -> tuple[str, str] | None:
     for key, process, source in tx.execute(query, exchanges.span(conversation)).fetchall():
         if tx.execute(alive, (key, tx.process)).fetchone() is not None:
             return process, source
-        interrupt(tx, key)
+        _interrupt(tx, key)
     return None
 
 
@@ -380,10 +387,9 @@ def _place(tx: Tx, key: int) -> Place:
     return Place(to_turn_id(answer_id), process, outcome == "", has_expired)
 
 
-def has_orphans(tx: Tx) -> bool:
-    """Return whether processes that died have left running turns."""
-    query = f"SELECT 1 FROM {exchanges.RUNNING} AND NOT {exchanges.IS_ALIVE} LIMIT 1"
-    return tx.execute(query, (tx.process,)).fetchone() is not None
+def has_orphans(tx: Tx, *, continues: bool) -> bool:
+    """Return whether `claim` finds turns."""
+    return tx.execute(f"{_ORPHANS} LIMIT 1", (tx.process, continues)).fetchone() is not None
 
 
 def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], bool]:
@@ -396,9 +402,8 @@ def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], b
     Returns:
         The turns to continue, and whether there may be more.
     """
-    orphans = f"SELECT e.key FROM {exchanges.RUNNING} AND NOT {exchanges.IS_ALIVE} AND (e.resume = '' OR ? = 1)"
     found = tx.execute(
-        f"UPDATE exchange SET process = ?, epoch = epoch + 1 WHERE key IN ({orphans} ORDER BY e.key LIMIT ?) "
+        f"UPDATE exchange SET process = ?, epoch = epoch + 1 WHERE key IN ({_ORPHANS} ORDER BY e.key LIMIT ?) "
         "RETURNING key",
         (tx.process, tx.process, continues, MAX_CLAIMS),
     ).fetchall()
@@ -414,7 +419,7 @@ def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
     )
     row, exchange = tx.execute(query, (key,)).fetchone(), exchanges.read(tx, key)
     if row is None or exchange is None or not row[1]:
-        interrupt(tx, key)
+        _interrupt(tx, key)
         return None
     epoch, resume, replaces, user, conversation, conversation_id, private = row
     last = add_drafts(tx, key, exchange)
@@ -431,8 +436,14 @@ def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
     return Claimed(history, resume, last)
 
 
-def interrupt(tx: Tx, key: int) -> None:
-    """Mark an exchange as interrupted."""
+def interrupt(tx: Tx, key: int, epoch: int) -> None:
+    """Mark a running exchange as interrupted, unless another process has claimed it."""
+    query = f"SELECT 1 FROM exchange WHERE {_IS_OWN} AND outcome = ''"
+    if tx.execute(query, (key, tx.process, epoch)).fetchone() is not None:
+        _interrupt(tx, key)
+
+
+def _interrupt(tx: Tx, key: int) -> None:
     exchange = exchanges.read(tx, key)
     if exchange is not None:
         add_drafts(tx, key, exchange)

@@ -56,7 +56,6 @@ _COPY_FIRST = (
 _CHANGED_SECOND = ("user", "conversation", "exchange", "item", "task")
 """Tables of 0.2.0 that `_COPY_SECOND` copies into the present ones."""
 _NEW_SECOND = ("answer", "import", "draft", "process")
-_REMOVED_SECOND = ("turn", "turn_log", "turn_command", "process")
 _COPY_SECOND = (
     """INSERT INTO user (key, name, recalls, bytes, revision, claimed)
         SELECT key, CASE hidden WHEN 0 THEN name END, recalls, bytes, revision, claimed FROM old_user""",
@@ -79,8 +78,20 @@ _COPY_SECOND = (
         SELECT key, user, id, conversation, state, is_active, due, CASE state WHEN 'running' THEN '' END, fingerprint,
             data
         FROM old_task""",
+    """INSERT INTO draft (exchange, last, data)
+        SELECT e.key, l.last, json_object('text', l.text, 'turn_pass',
+            1 + coalesce(json_extract(e.data, '$.parts[#-1].turn_pass'), 0))
+        FROM exchange e JOIN turn t ON t.exchange = e.key JOIN turn_log l ON l.turn = t.key
+        WHERE e.unindexed = 1 AND e.outcome = '' AND json_valid(e.data) AND l.first > t.snapshot_last AND l.text <> ''
+        ORDER BY e.key, l.first""",
+    "DROP TABLE turn_log",
+    "DROP TABLE turn_command",
+    "DROP TABLE turn",
 )
-"""Users that 0.2.0 hid because of a deletion or an unfinished import have no name now."""
+"""Users that 0.2.0 hid because of a deletion or an unfinished import have no name now.
+
+What it logged of turns that were cut off is the text since their last checkpoint.
+"""
 
 _MARK = (
     "UPDATE user SET private_data = 1",
@@ -135,7 +146,7 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
     if version == SECOND_VERSION:
         changed, copy = _CHANGED_SECOND, _COPY_SECOND
         new = [TABLES[name] for name in (*_CHANGED_SECOND, *_NEW_SECOND)]
-        statements = [f"DROP TABLE {name}" for name in _REMOVED_SECOND]
+        statements = ["DROP TABLE process"]
     else:
         changed, copy = _CHANGED_FIRST, _COPY_FIRST
         new = [table for name, table in TABLES.items() if name not in _UNCHANGED_FIRST]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
-from brain.store.turn_log import Frames
 
 from brain.errors import BadRequest
 from brain.events import (
@@ -25,7 +24,7 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.runtime.event_log import LOST_EVENTS, EventLog, StoredEventLog
+from brain.runtime.event_log import EventLog
 
 DONE = Done("complete", "m1", "", 0, 1, None, 5)
 EVERY_KIND: list[Event] = [
@@ -113,25 +112,19 @@ def test_every_cut_gives_exactly_the_events_between(size: int) -> None:
             assert b"" not in pieces
 
 
-@pytest.mark.parametrize("stored", [0, 1, 70, 300])
-def test_the_end_of_a_dead_process_is_beyond_all_that_it_may_have_sent(stored: int) -> None:
-    events = [Token(f"{n} ") for n in range(stored)]
-    log, whole = StoredEventLog("t1"), log_with([*events, DONE])
-    log.extend([Frames(n + 1, n + 1, b"".join(whole.frames(n, n + 1))) for n in range(stored)])
-    number = stored + LOST_EVENTS + 1
-    log.extend(
-        [
-            Frames(
-                number,
-                number,
-                b'event: error\ndata: {"code":"shutdown","message":"","recoverable":true}\nid: t1.%d\n\n' % number,
-            )
-        ]
-    )
-    for after in {0, stored // 2, stored, stored + 1, stored + 1_000, number - 1}:
-        assert log.events(after) == [*events[after:], Error("shutdown", "", recoverable=True)]
-    assert log.events(number) == []
-    assert log.events(0, stored + 1_000) == events
+@pytest.mark.parametrize("sent", [0, 1, 70, 300])
+def test_the_numbers_of_the_next_process_begin_after_all_that_the_last_one_may_have_sent(sent: int) -> None:
+    """A reader of the last process gets all events of the next one, whatever it received."""
+    log = EventLog("t1", epoch=2)
+    assert (log.start, log.last, log.first, log.events()) == (200_000_000, 200_000_000, 200_000_001, [])
+    log.append([Token("a"), DONE])
+    assert log.frames(sent)[0].startswith(b'event: token\ndata: {"text":"a"}\nid: t1.200000001\n\n')
+    for after in (sent, 100_000_000 + sent, 200_000_000):
+        assert log.events(after) == [Token("a"), DONE]
+    assert (log.events(200_000_001), log.events(sent, 200_000_001)) == ([DONE], [Token("a")])
+    with pytest.raises(BadRequest) as raised:
+        log.events(200_000_003)
+    assert (raised.value.code, raised.value.status, raised.value.field) == ("gone", 410, "last-event-id")
 
 
 @pytest.mark.parametrize("event", EVERY_KIND, ids=lambda event: type(event).__name__)
@@ -234,15 +227,12 @@ def test_a_subscriber_may_unsubscribe_while_it_is_notified() -> None:
     ]
 
 
-def test_a_copy_drops_the_events_before_a_gap() -> None:
-    source = log_with([Token(f"{n}") for n in range(1, 10)])
-    copy = StoredEventLog("t1")
-
-    def stored(first: int, last: int) -> Frames:
-        return Frames(first, last, b"".join(source.frames(first - 1, last)))
-
-    copy.extend([stored(1, 2), stored(1, 2), stored(3, 4)])
-    assert (copy.last, copy.frames(0)) == (4, [b"".join(source.frames(0, 4))])
-    copy.extend([stored(7, 9)])  # a log that was too long
-    assert (copy.last, readable_after(copy)) == (9, [6, 7, 8, 9])
-    assert copy.events(6) == source.events(6)
+def test_all_readers_of_a_log_that_is_cut_off_must_connect_again() -> None:
+    log = log_with([Token("a")])
+    heard: list[tuple[Sequence[Event], bytes]] = []
+    for _ in range(2):
+        log.subscribe(lambda events, frames: heard.append((events, frames)))
+    log.cut_off()
+    assert (heard, log.is_cut_off, log.has_ended, log.subscribers) == ([((), b"")] * 2, True, False, 0)
+    log.append([DONE])  # that nobody must hear
+    assert len(heard) == 2

@@ -12,20 +12,21 @@ from typing import Any
 import pytest
 from turn_helpers import Item, Player, ask_for, echo, registry_of, sends
 
-from brain.errors import BadRequest, RunsElsewhere
+from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.events import Done, Rewind, SpecialistError, Token
 from brain.messages import Exchange
+from brain.models.model import Model
 from brain.runtime.engine import Engine
 from brain.runtime.event_log import EPOCH_EVENTS
 from brain.runtime.processes import Processes
 from brain.runtime.run import Run, RunOptions
 from brain.settings import read
-from brain.store import conversations
+from brain.store import conversations, processes
 from brain.store.turns import RequestTaken
 from brain.store.tx import Tx
 
 ECHO = 'SPECIALIST_REQUEST[echo:{"text":"b"}]'
-DETACHED = {"is_detached": True}
+DETACHED: dict[str, Any] = {"is_detached": True}
 
 
 class Process:
@@ -156,6 +157,35 @@ async def test_one_of_two_requests_with_an_id_begins(here: Process, there: Proce
     await begun[0].wait_ended()
 
 
+def test_a_process_without_others_needs_no_renewal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.runtime.processes.LOOK_SECONDS", 1e6)
+
+    async def main() -> None:
+        async with opened(tmp_path / "brain.db") as alone:
+            store = alone.engine.store
+            await store.write(lambda tx: tx.execute("UPDATE process SET until = 0").rowcount)  # long ago
+            submit, writes = store.submit, list[object]()
+
+            def note(*arguments: Any, **options: Any) -> Any:
+                writes.append(arguments)
+                return submit(*arguments, **options)
+
+            store.submit = note  # type: ignore[method-assign]
+            for _ in range(3):
+                await alone.processes.look()
+            assert (writes, [one.is_over for one in await store.read(processes.read)]) == ([], [True])
+            async with opened(tmp_path / "brain.db") as other:
+                await other.processes.look()
+                await alone.processes.look()  # it sees the other one, and renews its lease
+                assert (alone.processes.any, other.processes.can_take_over) == (True, True)
+                assert [one.is_over for one in await store.read(processes.read)] == [False, False]
+                run = await alone.start("a")
+                await run.wait_ended()
+                assert (await alone.stored())[0].outcome == "complete"
+
+    asyncio.run(main())
+
+
 @with_two
 async def test_a_detached_turn_continues_from_its_checkpoint(here: Process, there: Process) -> None:
     run = await here.start(["One, ", ECHO], ["two, ", asyncio.Event()], **DETACHED)
@@ -214,6 +244,38 @@ async def test_another_turn_waits_for_its_client(here: Process, there: Process, 
             await there.processes.look()
         assert [(one.answer, one.outcome) for one in await there.stored()] == [("One, ", "interrupted")]
         assert await there.find(run) is None
+
+
+@with_two
+async def test_a_claimed_turn_that_cannot_be_continued_now_is_continued_later(here: Process, there: Process) -> None:
+    """Neither is it lost with others that were claimed together."""
+    runs = [await here.start([asyncio.Event()], conversation_id=name, **DETACHED) for name in ("c", "d")]
+    there.plays("a")
+    find_model = there.engine.find_model
+
+    def fail_once(*arguments: Any, **options: Any) -> Model:
+        there.engine.find_model = find_model  # type: ignore[method-assign]
+        raise StoreError("The disk is full.", may_pass=True)
+
+    there.engine.find_model = fail_once  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        await there.bury(here)
+    await there.processes.look()
+    for run in runs:
+        heir = await there.find(run)
+        assert heir is not None
+        await heir.wait_ended()
+        assert [one.answer for one in await there.stored(run.conversation_id)] == ["a"]
+
+
+@with_two
+async def test_a_turn_of_an_unknown_form_is_interrupted(here: Process, there: Process) -> None:
+    """A process of another version wrote it."""
+    run = await here.start([asyncio.Event()], **DETACHED)
+    await here.engine.store.write(lambda tx: tx.execute("UPDATE exchange SET resume = '[1]'").rowcount)
+    await there.bury(here)
+    assert [one.outcome for one in await there.stored()] == ["interrupted"]
+    assert await there.find(run) is None
 
 
 @with_two

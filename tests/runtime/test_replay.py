@@ -165,7 +165,7 @@ def decide(approve: bool) -> React:
     return react
 
 
-def on(kind: type[Event], act: Callable[[Run], None]) -> React:
+def on(kind: type[Event], act: Callable[[Run], object]) -> React:
     """React to the first event of a kind."""
     done: list[Event] = []
 

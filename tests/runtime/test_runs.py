@@ -386,7 +386,7 @@ async def test_requests_of_one_id_begin_one_run(
 ) -> None:
     waiting, all_wait, go = 0, asyncio.Event(), asyncio.Event()
 
-    async def once(user: str, request_id: str | None) -> tuple[bool]:
+    async def once(user: str, request_id: str | None) -> tuple[Run, bool]:
         async def begin() -> Run:
             nonlocal waiting
             waiting += 1
@@ -456,6 +456,19 @@ async def test_runs_are_found_by_their_user_their_request_and_their_conversation
     again = await server.complete("a")
     await swept()
     assert await turns.find(again.id, "ada") is again
+
+
+@on_loop
+async def test_a_run_that_another_process_continues_is_gone_at_once(server: Server) -> None:
+    run = server.start([asyncio.Event()], request_id="r1")
+    for _ in range(2):  # the process may find out about it again, before the run has ended
+        server.turns.hand_over(run)
+        assert await server.turns.find(run.id, "ada") is None
+        assert server.turns.find_newest_here(run.conversation_id, "ada") is None
+    await run.wait_ended()
+    assert (len(server.turns), server.turns.running) == (0, [])
+    server.turns.forget(run.conversation_id, "ada")  # nothing is left of it
+    await swept()
 
 
 @on_loop

@@ -21,6 +21,7 @@ from brain.errors import ModelError
 from brain.messages import Call, Exchange, Text
 from brain.plugins.context import Context
 from brain.prompts.task_news import select_entries
+from brain.runtime import processes
 from brain.runtime.engine import Engine
 from brain.runtime.task_reports import seconds_until_due
 from brain.runtime.task_runner import TaskRunner
@@ -296,7 +297,9 @@ async def test_two_processes_report_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_process_that_lost_its_lease_does_not_report_too(tmp_path: Path) -> None:
+async def test_a_frozen_process_does_not_report_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LEASE_SECONDS", 0.0)  # no other process needs time to see this one
+    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.01)
     path = f"sqlite:{tmp_path / 'brain.db'}"
     async with opened(path) as slow, opened(path) as other:
         go = asyncio.Event()
@@ -308,7 +311,9 @@ async def test_a_process_that_lost_its_lease_does_not_report_too(tmp_path: Path)
             while len(player.requests) < 2:
                 await begun.wait()
                 await asyncio.sleep(0)
-        clock, other.store.clock = other.store.clock, lambda: clock() + 60  # the lease of `slow` is over
+        assert slow.runs.processes is not None
+        slow.runs.processes.look = asyncio.Event().wait  # type: ignore[assignment,method-assign] # it is frozen
+        uptime, other.store.uptime = other.store.uptime, lambda: uptime() + 60  # its lease is over
         play(other, "Papers.")
         assert [report.answer for report in await wait_told(other)] == ["Papers."]
         go.set()

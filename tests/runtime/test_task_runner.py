@@ -20,7 +20,7 @@ from brain.runtime import priority, task_runner
 from brain.runtime.commands import CancelTurn
 from brain.runtime.engine import Engine
 from brain.settings import read
-from brain.store import conversations, leases, tasks
+from brain.store import conversations, tasks
 from brain.store import tasks as task_rows
 from brain.store.store import Store
 from brain.task import NewTask, Task
@@ -247,7 +247,7 @@ def test_a_run_whose_begin_cannot_be_stored_begins_again(monkeypatch: pytest.Mon
 def test_a_result_that_finds_no_space_is_stored_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(leases, "PROLONG_SECONDS", 0.01)
+    monkeypatch.setattr("brain.store.store.MAINTAIN_SECONDS", 0.01)
 
     async def main() -> None:
         async with running() as runner:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_helpers import add_turn, answer, question, read_turns, store_at
+from store_helpers import add_turn, answer, join, question, read_turns, store_at
 
 from brain.errors import BadRequest
 from brain.store import items, open_store, users, vacuum
@@ -183,6 +183,7 @@ async def test_two_processes_write_side_by_side(tmp_path: Path) -> None:
 async def test_a_store_that_is_opened_beside_another_leaves_its_turns_alone(tmp_path: Path) -> None:
     path = tmp_path / "brain.db"
     async with store_at(path) as store:
+        await join(store)
         history = await store.write_question("ada", "c", question("runs"), ())
         async with store_at(path) as second:
             with pytest.raises(BadRequest):

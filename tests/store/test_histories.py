@@ -1,6 +1,7 @@
 """Random histories of turns, compared with a model of the store in lists and dictionaries.
 
-BRAIN_TEST_HISTORIES says how many; 200 by default. Two users do all of it under the same IDs.
+BRAIN_TEST_HISTORIES says how many; 200 by default. Two users do all of it under the same IDs, and two processes share
+the store. Each dies now and then, and is only frozen: it goes on with turns that others may have taken over.
 """
 
 import os
@@ -9,17 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from store_helpers import Clock, answer, file, lose_turns, question, store_at
 
 from brain.errors import BadRequest
-from brain.messages import History
-from brain.store import conversations
+from brain.messages import History, Text, new_process_id
+from brain.store import conversations, processes, turns
 from brain.store.store import Store
-from brain.store.turns import QuestionOptions
+from brain.store.turns import Appended, QuestionOptions
 
 HISTORIES = int(os.environ.get("BRAIN_TEST_HISTORIES", "200"))
 STEPS = 25
-LEASE_SECONDS = 15
 Place = tuple[str, str]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300 + HISTORIES // 5)]
@@ -27,12 +28,23 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300 + HISTORIES // 5)]
 
 @dataclass
 class Turn:
-    """One exchange; `until` while it runs, `replaces` the number of the first exchange that it replaces."""
+    """One exchange.
+
+    Attributes:
+        replaces: The number of the first exchange that it replaces.
+        process: The process that runs it, while it runs.
+        epoch: How often it was claimed.
+        draft: Its text so far, while it runs.
+    """
 
     number: int
     files: list[int]
     replaces: int | None
-    until: float | None
+    process: str
+    can_continue: bool
+    key: int
+    epoch: int = 0
+    draft: str = ""
     reply: str = ""
     outcome: str = ""
 
@@ -57,23 +69,81 @@ class Model:
     """The same steps in a store and in lists and dictionaries."""
 
     store: Store
-    clock: Clock
     rng: random.Random
     places: list[Place]
     chats: dict[Place, Chat] = field(default_factory=dict)
-    running: list[tuple[History, Place, Turn]] = field(default_factory=list)
+    running: list[tuple[str, History, Place, Turn]] = field(default_factory=list)
+    living: list[str] = field(default_factory=list)
     count: int = 0
 
     def runs(self, turn: Turn) -> bool:
-        return turn.until is not None and turn.until > self.clock.now
+        return not turn.outcome and turn.process in self.living
 
     def is_busy(self, chat: Chat) -> bool:
         return any(map(self.runs, chat.turns))
 
-    def lapse(self, chat: Chat) -> None:
+    def interrupt(self, chat: Chat) -> None:
         for turn in chat.turns:
-            if turn.until is not None and not self.runs(turn):
-                turn.until, turn.outcome = None, "interrupted"
+            if not turn.outcome and not self.runs(turn):
+                turn.outcome, turn.reply = "interrupted", turn.draft
+
+    def find(self, process: str, history: History, place: Place, turn: Turn) -> bool:
+        """Whether a process still has a turn."""
+        is_own = (turn.process, turn.epoch) == (process, history.epoch)
+        return is_own and turn.outcome != "interrupted" and turn in self.chats.get(place, Chat()).turns
+
+    def pick(self) -> tuple[str, History, Place, Turn]:
+        """Choose a turn, and be the process that runs it, or that was frozen when another one took it over."""
+        picked = self.rng.choice(self.running)
+        self.store.process = picked[0]
+        return picked
+
+    async def start_process(self) -> None:
+        """Be a new process."""
+        self.store.process = new_process_id()
+        await self.store.write(processes.add, "")
+        self.living.append(self.store.process)
+
+    async def die(self) -> None:
+        """End the lease of a process, and let a new one begin."""
+        self.store.process = self.living.pop(self.rng.randrange(len(self.living)))
+        await self.store.write(processes.remove)
+        await self.start_process()
+
+    async def claim(self) -> None:
+        """Take over the turns of the processes that died."""
+        found, has_more = await self.store.write(turns.claim, 4, continues=True)
+        assert not has_more
+        claimed = {one.history.key: one.history for one in found}
+        for place, chat in self.chats.items():
+            for turn in chat.turns:
+                if turn.outcome or self.runs(turn) or not turn.can_continue:
+                    continue
+                history = claimed.pop(turn.key)
+                assert history.question is not None
+                turn.process, turn.epoch = self.store.process, turn.epoch + 1
+                assert (history.user, history.id, history.epoch) == (*place, turn.epoch)
+                assert (history.question.message, history.question.answer) == (f"word{turn.number}", turn.draft)
+                before = [one for one in chat.turns if one.number < (turn.replaces or turn.number)]
+                assert history.count == sum(one.is_in_history for one in before)
+                assert [one.id for one in history.files] == turn.files
+                self.running.append((self.store.process, history, place, turn))
+            self.interrupt(chat)
+        assert not claimed
+
+    async def write_draft(self) -> None:
+        process, history, place, turn = self.pick()
+        has_it = self.find(process, history, place, turn) and not turn.outcome
+        word = f"draft{turn.number}x "
+        if self.rng.random() < 0.5:
+            assert history.question is not None
+            asked, text = history.question, turn.draft + word
+            so_far = replace(asked, question_id=f"q{turn.number}", parts=[Text(text, 1)])
+            done = await self.store.write(turns.checkpoint, history.key, history.epoch, 1, so_far)
+        else:
+            done = await self.store.write(turns.append, history.key, history.epoch, 1, Appended(word, 1))
+        assert done is has_it
+        turn.draft += word * done
 
     def remove(self, place: Place, turn: Turn) -> None:
         self.chats[place].turns.remove(turn)
@@ -91,14 +161,15 @@ class Model:
         elif self.rng.random() < 0.05:
             named = "nothing"
         files = [file(b"x")] * self.rng.randrange(3)
-        asked = question(f"word{number}", number)
+        asked, can_continue = question(f"word{number}", number, answer_id=f"a{number}"), self.rng.random() < 0.5
+        options = QuestionOptions(replaces=named, recent=4, resume="{}" if can_continue else "")
         if self.is_busy(chat) or named == "nothing":
             with pytest.raises(BadRequest) as caught:
-                await self.store.write_question(*place, asked, files, QuestionOptions(replaces=named, recent=4))
+                await self.store.write_question(*place, asked, files, options)
             assert caught.value.code == ("busy" if self.is_busy(chat) else "not_found")
             return
-        history = await self.store.write_question(*place, asked, files, QuestionOptions(replaces=named, recent=4))
-        self.lapse(chat)
+        history = await self.store.write_question(*place, asked, files, options)
+        self.interrupt(chat)
         self.chats[place] = chat
         before = [turn for turn in chat.turns if first is None or turn.number < first]
         read = [turn for turn in before if turn.is_in_history]
@@ -107,28 +178,31 @@ class Model:
         assert [one.id for one in history.attachments] == [n for turn in before for n in turn.files]
         last = max((n for turn in chat.turns for n in turn.files), default=0)
         assert [one.id for one in history.files] == [last + n for n in range(1, len(files) + 1)]
-        new = Turn(number, [one.id for one in history.files], first, self.clock.now + LEASE_SECONDS)
+        ids = [one.id for one in history.files]
+        new = Turn(number, ids, first, self.store.process, can_continue, key=history.key)
         chat.turns.append(new)
-        self.running.append((history, place, new))
+        self.running.append((self.store.process, history, place, new))
 
     async def end(self) -> None:
-        history, place, turn = self.running.pop(self.rng.randrange(len(self.running)))
+        picked = process, history, place, turn = self.pick()
+        self.running.remove(picked)
         reply = self.rng.choice(["", f"answer{turn.number}x"])
         outcome = "complete" if reply else self.rng.choice(["cancelled", "model_failed"])
         await self.store.end(history, answer(reply or [], turn.number, outcome))
-        chat = self.chats.get(place)
-        if chat is None or turn not in chat.turns:
-            return  # it was deleted, or replaced, when its lease was over
+        if not self.find(process, history, place, turn):
+            return  # it was interrupted, claimed, deleted or replaced
+        chat = self.chats[place]
         if not reply and any(other.is_in_history for other in chat.turns if turn.does_replace(other)):
             self.remove(place, turn)
         else:
             chat.turns = [other for other in chat.turns if not turn.does_replace(other)]
-            turn.reply, turn.outcome, turn.until, turn.replaces = reply, outcome, None, None
+            turn.reply, turn.outcome, turn.replaces = reply, outcome, None
 
     async def drop(self) -> None:
-        history, place, turn = self.running.pop(self.rng.randrange(len(self.running)))
+        picked = process, history, place, turn = self.pick()
+        self.running.remove(picked)
         await self.store.drop(history)
-        if turn in self.chats.get(place, Chat()).turns:
+        if self.find(process, history, place, turn):
             self.remove(place, turn)
 
     async def delete(self, place: Place) -> None:
@@ -148,38 +222,54 @@ class Model:
             self.chats[place].title = f"title {self.count}"
 
     async def play(self) -> None:
+        for _ in range(2):
+            await self.start_process()
         for _ in range(STEPS):
             place, step = self.rng.choice(self.places), self.rng.random()
-            if step < 0.45:
+            self.store.process = self.rng.choice(self.living)
+            if step < 0.4:
                 await self.begin(place)
-            elif step < 0.75 and self.running:
+            elif step < 0.55 and self.running:
                 await self.end()
-            elif step < 0.8 and self.running:
+            elif step < 0.7 and self.running:
+                await self.write_draft()
+            elif step < 0.75 and self.running:
                 await self.drop()
-            elif step < 0.85:
+            elif step < 0.8:
                 await self.delete(place)
-            elif step < 0.9:
+            elif step < 0.85:
                 await self.rename(place)
+            elif step < 0.93:
+                await self.die()
             else:
-                lose_turns(self.store)
-                self.clock.now += self.rng.choice([2, 20])
+                await self.claim()
+        self.store.process = self.living[0]
         await self.compare()
+
+    async def end_processes(self) -> None:
+        for process in self.living:
+            self.store.process = process
+            await self.store.write(processes.remove)
 
     async def compare(self) -> None:
         for place in self.places:
             page = await self.store.read(conversations.read_page, *place, limit=1000)
             found = [] if page is None else [(e.message, e.answer, e.outcome, list(e.files)) for e in page.exchanges]
-            turns = self.chats.get(place, Chat()).turns
-            shown = [
-                turn for turn in turns if not any(self.runs(other) and other.does_replace(turn) for other in turns)
-            ]
-            lapsed = {turn.number for turn in turns if turn.until is not None and not self.runs(turn)}
+            own = self.chats.get(place, Chat()).turns
+            shown = [turn for turn in own if not any(self.runs(other) and other.does_replace(turn) for other in own)]
+            lapsed = {turn.number for turn in own if not turn.outcome and not self.runs(turn)}
             assert found == [
-                (f"word{t.number}", t.reply, "interrupted" if t.number in lapsed else t.outcome, t.files) for t in shown
+                (
+                    f"word{t.number}",
+                    t.reply if t.outcome else t.draft,
+                    "interrupted" if t.number in lapsed else t.outcome,
+                    t.files,
+                )
+                for t in shown
             ]
             if page is not None:
-                assert page.conversation.title == (self.chats[place].title or f"word{turns[0].number}")
-                assert page.conversation.messages == sum(1 + bool(turn.reply) for turn in turns)
+                assert page.conversation.title == (self.chats[place].title or f"word{own[0].number}")
+                assert page.conversation.messages == sum(1 + bool(turn.reply) for turn in own)
                 assert page.conversation.running == self.is_busy(self.chats[place])
                 assert [one.id for one in page.files] == sorted(n for *_, files in found for n in files)
         for user in {place[0] for place in self.places}:
@@ -200,23 +290,24 @@ async def test_histories() -> None:
     clock = Clock(step=0)
     async with store_at(None, clock) as store:
         for number in range(HISTORIES):
-            await Model(store, clock, random.Random(number), places(number)).play()
+            model = Model(store, random.Random(number), places(number))
+            await model.play()
+            await model.end_processes()
+            lose_turns(store)
             for place in places(number):
-                lose_turns(store)
-                clock.advance(seconds=60)
                 await store.delete(*place)
 
 
 async def test_histories_with_restarts(tmp_path: Path) -> None:
     for number in range(max(3, HISTORIES // 60)):
-        clock, chats, count = Clock(step=0), dict[Place, Chat](), 0
+        chats, count = dict[Place, Chat](), 0
         rng = random.Random(f"restart {number}")
         for _ in range(4):
-            async with store_at(tmp_path / "brain.db", clock) as store:
-                for chat in chats.values():
+            async with store_at(tmp_path / f"{number}.db", Clock(step=0)) as store:
+                model = Model(store, rng, places(number), chats, count=count)
+                for chat in chats.values():  # those that can be continued wait for a process that does so
                     for turn in chat.turns:
-                        if turn.until is not None:
-                            turn.until, turn.outcome = None, "interrupted"
-                model = Model(store, clock, rng, places(number), chats, count=count)
+                        if not turn.outcome and not turn.can_continue:
+                            turn.outcome, turn.reply = "interrupted", turn.draft
                 await model.play()
                 count = model.count

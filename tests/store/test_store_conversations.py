@@ -177,7 +177,7 @@ async def test_an_excerpt_shows_where_the_words_are(store: Store) -> None:
     assert found.excerpt.startswith("Hello lorem")
 
 
-async def test_what_was_replaced_or_deleted_or_still_runs_is_not_found(store: Store, clock: Clock) -> None:
+async def test_what_was_replaced_or_deleted_or_still_runs_is_not_found(store: Store) -> None:
     await add_turn(store, "ada", "c", "apple", "pear", number=1)
     assert await listed(store, words="apple") == ["c"]
     await add_turn(store, "ada", "c", "plum", "cherry", number=2, replaces="q1")
@@ -185,7 +185,6 @@ async def test_what_was_replaced_or_deleted_or_still_runs_is_not_found(store: St
     await store.write_question("ada", "c", question("quince", 3), ())
     assert await listed(store, words="quince") == []
     lose_turns(store)
-    clock.advance(seconds=20)
     await add_turn(store, "ada", "c", "fig", number=4)
     assert await listed(store, words="quince") == ["c"]  # it was interrupted
     await add_turn(store, "ada", "d", "grape")

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import gzip
-import json
 import logging
 import os
 import shutil
@@ -24,7 +23,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, questio
 from brain.errors import BadRequest, StoreError
 from brain.store import connection, conversations, items, open_store, server_data, turns, users, vectors
 from brain.store.database import MIN_FREE_BYTES, Database
-from brain.store.rows import LATEST, micros
+from brain.store.rows import LATEST
 from brain.store.store import Store
 from brain.store.tx import Tx
 from brain.store.vectors import Query
@@ -120,9 +119,10 @@ async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         await open_store(f"sqlite:{tmp_path}/file/brain.db")
 
 
-async def test_a_migrated_file_is_like_a_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["brain", "brain-0.2.0"])
+async def test_a_migrated_file_is_like_a_new_one(tmp_path: Path, version: str) -> None:
     migrated, new = tmp_path / "migrated.db", tmp_path / "new.db"
-    migrated.write_bytes(gzip.decompress((Path(__file__).parent / "data" / "brain.db.gz").read_bytes()))
+    migrated.write_bytes(gzip.decompress((Path(__file__).parent / "data" / f"{version}.db.gz").read_bytes()))
     for path in (migrated, new):
         async with store_at(path):
             pass
@@ -133,30 +133,6 @@ def tables(path: Path) -> dict[str, str]:
     with closing(sqlite3.connect(path)) as db:
         found = db.execute("SELECT name, sql FROM sqlite_schema WHERE sql <> ''").fetchall()
         return {name: sql.replace('"', "").replace("'", "") for name, sql in found}  # SQLite quotes renamed tables
-
-
-async def test_a_turn_of_a_process_that_is_gone_is_interrupted_with_its_text(tmp_path: Path) -> None:
-    path, at, key = tmp_path / "brain.db", micros(NOON), 1 << 32 | 1
-    parts = [{"type": "text", "text": "Once", "turn_pass": 1}]
-    exchange = {"question": "One", "message": "One", "question_id": "q1", "started": NOON.isoformat(), "parts": parts}
-    data = json.dumps(exchange)
-    async with store_at(path):
-        pass
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("INSERT INTO user (key, name) VALUES (1, 'ada')")
-        columns = "key, user, id, created, updated, last, sources"
-        db.execute(f"INSERT INTO conversation ({columns}) VALUES (1, 1, 'c', ?, ?, 1, 1)", (at, at))
-        columns = "key, started, until, owner, source, question_id, data, turn, unindexed"
-        db.execute(
-            f"INSERT INTO exchange ({columns}) VALUES (?, ?, ?, 'o', 'chat', 'q1', ?, 1, 1)", (key, at, at, data)
-        )
-        columns = "key, id, user, conversation, owner, until, started, exchange, snapshot_last, options, is_replayable"
-        db.execute(f"INSERT INTO turn ({columns}) VALUES (1, 't', 'ada', 'c', 'o', ?, ?, ?, 2, '', 1)", (at, at, key))
-        for row in ((1, 2, " (in the snapshot)"), (3, 4, " upon"), (5, 5, " a time")):
-            db.execute("INSERT INTO turn_log (turn, first, last, frames, text) VALUES (1, ?, ?, x'', ?)", row)
-    async with store_at(path) as store:
-        assert await read_turns(store, "ada", "c") == [("One", "Once upon a time", "interrupted")]
-        assert len(await store.list_conversations("ada", words="upon")) == 1
 
 
 # damage, and a disk that is full
@@ -312,7 +288,7 @@ async def test_permissions_that_cannot_be_changed_are_logged(
 async def test_an_answer_is_stored_when_the_disk_has_space_again(
     path: Path, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0 if by == "time" else 1e6)
+    monkeypatch.setattr("brain.store.store.MAINTAIN_SECONDS", 0 if by == "time" else 1e6)
     long = "x" * 500_000
     async with store_at(path, Clock(step=0)) as store:
         history, other = [await store.write_question("ada", name, question("One"), ()) for name in ("c", "d")]
@@ -339,7 +315,7 @@ async def test_an_answer_is_stored_when_the_disk_has_space_again(
 async def test_answers_that_wait_for_space_are_limited(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("brain.store.leases.MAX_UNWRITTEN_BYTES", 1_200_000)
+    monkeypatch.setattr("brain.store.unwritten.MAX_UNWRITTEN_BYTES", 1_200_000)
     async with store_at(path, Clock(step=0)) as store:
         begun = [await store.write_question("ada", f"c{n}", question("One"), ()) for n in range(3)]
         async with full_disk(store):
@@ -358,7 +334,7 @@ async def test_answers_that_wait_for_space_are_limited(
 async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
     path: Path, is_replaced: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0)
+    monkeypatch.setattr("brain.store.store.MAINTAIN_SECONDS", 0)
     async with store_at(path) as store:
         history = await store.write_question("ada", "c", question("runs"), ())
         path.unlink()
@@ -369,7 +345,7 @@ async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
                 await work
         assert "deleted or moved" in (await store.find_problem() or "")
         async with asyncio.timeout(WAIT_SECONDS):
-            while "leases of running turns cannot be renewed" not in caplog.text:  # noqa: ASYNC110
+            while "answers cannot be added to the search index" not in caplog.text:  # noqa: ASYNC110
                 await asyncio.sleep(0)
     assert str(path) not in caplog.text
 

@@ -1,6 +1,7 @@
-"""What turns write and read: questions, answers, files, leases, and turns that never began.
+"""What turns write and read: questions, answers, files, and turns that never began.
 
-`test_histories.py` compares how turns continue, lapse and replace each other with a model.
+`test_processes.py` has what other processes see of a turn, and `test_histories.py` compares how turns continue, are
+interrupted and replace each other with a model.
 """
 
 import asyncio
@@ -13,17 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brain.store.turn_log import Frames, NewTurn, TurnProgress
 from limits import WAIT_SECONDS
 from msgspec.structs import replace
 from store_helpers import (
     NOON,
-    Clock,
     add_turn,
     answer,
     fact,
     file,
-    lose_turns,
     only_exchange,
     question,
     read_turns,
@@ -36,7 +34,6 @@ from brain.messages import Annotation, Call, Exchange, History, Message, Part, S
 from brain.store import conversations, items, users
 from brain.store.conversations import File
 from brain.store.store import Store
-from brain.store.turns import QuestionOptions
 from brain.store.tx import Tx
 
 pytestmark = pytest.mark.anyio
@@ -120,74 +117,6 @@ async def test_one_turn_of_a_conversation_runs_at_a_time(store: Store) -> None:
     assert [one.running for one in await store.list_conversations("ada")] == [False]
     await add_turn(store, "ada", "c", "Two", number=2)
     assert [one[0] for one in await read_turns(store, "ada", "c")] == ["One", "Two"]
-
-
-@pytest.mark.parametrize("step", [-7200, 8, 20])
-async def test_a_clock_that_is_set_ends_no_turn_of_this_process(store: Store, clock: Clock, step: int) -> None:
-    history = await store.write_question("ada", "c", question("One"), ())
-    for _ in range(4):
-        clock.advance(seconds=step)
-        await fails(("busy", 409, "conversation_id"), store, "ada", "c", question("Two", 2), ())
-    await store.end(history, answer("Well", 1))
-    await add_turn(store, "ada", "c", "Two", number=2)
-    assert [one[2] for one in await read_turns(store, "ada", "c")] == ["complete", "complete"]
-
-
-async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0)
-    clock = Clock(step=0)
-    async with store_at(path, clock) as owner:
-        await owner.write_question("ada", "c", question("One"), ())
-
-        async def lease_ends_after(seconds: float) -> None:
-            """Wait until a process prolonged or cut the lease to 15 seconds, by the clock of now."""
-            query = "SELECT until FROM exchange WHERE outcome = ''"
-            async with asyncio.timeout(WAIT_SECONDS):
-                while abs(await owner.read(lambda tx: tx.execute(query).fetchone()[0]) / 1e6 - seconds) > 1:
-                    await owner.data_version()
-
-        clock.advance(seconds=60)
-        await lease_ends_after(clock.now + 15)
-        async with store_at(path, clock) as other:
-            await fails(("busy", 409, "conversation_id"), other, "ada", "c", question("Two", 2), ())
-            lose_turns(owner)
-            clock.advance(seconds=-7200)  # the lease was made by a clock that was ahead
-            await lease_ends_after(clock.now + 15)
-            clock.advance(seconds=30)
-            await other.write_question("ada", "c", question("Two", 2), ())
-
-
-async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Path) -> None:
-    def progress(frames: Frames, text: str, snapshot: Exchange | None, key: int) -> TurnProgress:
-        return TurnProgress(turn, key, frames, text, snapshot, 1, False, 0, "")
-
-    turn = NewTurn("t1", "ada", "c")
-    async with store_at(path) as store:
-        asked = question("One")
-        history = await store.write_question("ada", "c", asked, (), QuestionOptions(turn=turn))
-        running = Call("web", "MARKER", {}, id="c1")  # no later turn may read a call without a block
-        snapshot = replace(asked, question="(read)", parts=[Text("Once", 1), running], annotations=(THOUGHT,))
-        assert store.turn_log is not None
-        await store.turn_log.write([progress(Frames(1, 2, b"..."), "", snapshot, history.key)], ())
-        await store.turn_log.write([progress(Frames(3, 3, b"..."), " upon", None, history.key)], ())
-        assert await read_turns(store, "ada", "c") == [("One", "Once upon", "")]
-    async with store_at(path) as store:
-        assert await read_turns(store, "ada", "c") == [("One", "Once upon", "interrupted")]
-        assert (await only_exchange(store, "ada", "c")).annotations == (THOUGHT,)
-        history = await store.write_question("ada", "c", question("And?", 2), ())
-        assert [(one.question, one.calls) for one in history.exchanges] == [("(read)", [])]
-        assert [one.messages for one in await store.list_conversations("ada", words="upon")] == [3]
-
-
-async def test_an_answer_that_comes_late_still_replaces(store: Store, clock: Clock) -> None:
-    for number in (1, 2):
-        await add_turn(store, "ada", "c", f"old {number}", number=number)
-    late = await store.write_question("ada", "c", question("edited", 3), (), QuestionOptions(replaces="q2"))
-    lose_turns(store)
-    clock.advance(seconds=20)
-    await add_turn(store, "ada", "c", "meanwhile", number=4)
-    await store.end(late, answer("Well", 3))
-    assert [one[0] for one in await read_turns(store, "ada", "c")] == ["old 1", "edited", "meanwhile"]
 
 
 async def test_an_exchange_may_end_twice(store: Store) -> None:

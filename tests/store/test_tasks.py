@@ -8,12 +8,24 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from store_helpers import NO_LIMITS, NOON, TOMORROW, Clock, add_turn, answer, claim_due, question, store_at, task_of
+from store_helpers import (
+    NO_LIMITS,
+    NOON,
+    TOMORROW,
+    Clock,
+    add_turn,
+    answer,
+    claim_due,
+    join,
+    question,
+    store_at,
+    task_of,
+)
 
 from brain.errors import BadRequest
 from brain.events import Usage
 from brain.messages import Call, History, Text
-from brain.store import conversations, tasks, users
+from brain.store import conversations, processes, tasks, users
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask, Duplicate, ReportEnd, RunEnd
 from brain.store.turns import QuestionOptions
@@ -192,33 +204,34 @@ async def test_a_task_is_private_if_its_conversation_became_so(store: Store) -> 
     assert [task.private for task in await claim(store)] == [True]
 
 
-async def test_another_process_continues_when_a_lease_expires(path: Path) -> None:
-    clock = Clock(step=0)
-    async with store_at(path, clock) as store, store_at(path, clock) as other:
+async def test_another_process_continues_when_one_dies(path: Path) -> None:
+    """Two processes claim a run in turn. Each is only frozen, and finds that it no longer owns the task."""
+    async with store_at(path, Clock(step=0)) as store, store_at(path, Clock(step=0)) as other:
+        for one in (store, other):
+            await join(one)
         await create(store)
         (task,) = await claim(store)
         history = await begin_run(store, task)
         assert (await own(store), await own(other)) == ({task.id}, set())
-        clock.advance(seconds=14)
-        await other.write_unsynced(tasks.renew, [])
-        await store.write_unsynced(tasks.renew, [task.id])
-        clock.advance(seconds=14)
-        await other.write_unsynced(tasks.renew, [])
+        await other.write(tasks.recover)
         assert await claim(other) == []
         owner, peer = store, other
         for n in range(5):
-            clock.advance(seconds=16)
-            await peer.write_unsynced(tasks.renew, [])
+            await owner.write(processes.remove)
+            assert (await peer.read(tasks.look, 9, 9)).has_stale
+            await peer.write(tasks.recover)
+            assert await own(owner) == set()
             (again,) = await claim(peer)
             assert (again.id, again.run, again.resumes) == (task.id, 1, n + 1)
             assert not await owner.write_unsynced(tasks.set_turn, task.id, "t", "lost")
+            await join(owner)
             owner, peer = peer, owner
         late = answer("late")
         await store.end(history, late, RunEnd(task, late, "succeeded"))
         assert (await found(store, task)).state == "running"
-        clock.advance(seconds=16)
-        await owner.write_unsynced(tasks.renew, [])  # it owns the task, but could not store its end
-        assert await claim(owner) == []
+        await owner.write(processes.remove)
+        await peer.write(tasks.recover)
+        assert await claim(peer) == []
         failed = await found(store, task)
         assert (failed.state, failed.reason) == ("failed", "the server stopped 6 times while the task ran")
 
@@ -226,21 +239,20 @@ async def test_another_process_continues_when_a_lease_expires(path: Path) -> Non
 async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
     clock = Clock(step=0)
     async with store_at(path, clock) as store, store_at(path, clock) as other:
+        for one in (store, other):
+            await join(one)
         await create(store, "running")
         (running,) = await claim(store)
         queued = await create(store, "queued")
         clock.advance(hours=-2)
-        await other.write_unsynced(tasks.renew, [])
+        assert (await other.read(tasks.look, 9, 9)).has_stale
+        await other.write(tasks.recover)
         assert [task.prompt for task in await claim(other)] == ["queued"]
-        clock.advance(seconds=10)
-        await store.write_unsynced(tasks.renew, [running.id])
-        clock.advance(seconds=10)
-        await other.write_unsynced(tasks.renew, [])
         assert await own(store) == {running.id}
         await end_run(store, running, "pending")
         await store.write(tasks.cancel, "ada", queued.id)
         clock.advance(hours=-2)
-        await other.write_unsynced(tasks.renew, [])
+        await other.write(tasks.recover)
         assert [task.prompt for task in await claim(other)] == ["running"]
 
 

@@ -13,11 +13,12 @@ import httpx
 import pytest
 from brain_servers import Server, brain_served, post
 from limits import WAIT_SECONDS
-from store_helpers import opened
+from store_helpers import only_exchange, opened
 from turn_helpers import Player
 
 from brain.cli.main import run
-from brain.messages import OWN_WORDS, Call, Marks
+from brain.errors import StoreError
+from brain.messages import OWN_WORDS, Call, Marks, Text
 from brain.store import answers, conversations, items, tasks, turns, users
 from brain.store.store import Store
 
@@ -169,6 +170,50 @@ def test_what_0_2_0_had_hidden_is_removed(file: Path) -> None:
         assert db.execute("SELECT count(*) FROM conversation").fetchone() == kept
         assert db.execute("SELECT name FROM user").fetchall() == [("ada",)]
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_what_ran_with_0_2_0_is_interrupted_with_its_text_and_tasks_continue(file: Path) -> None:
+    file.write_bytes(gzip.decompress((DATA / "brain-0.2.0.db.gz").read_bytes()))
+    call = {"type": "call", "name": "web", "id": "c1", "block": "b", "turn_pass": 4}
+    checkpoints = {"story": [{"type": "text", "text": "Once", "turn_pass": 1}], "killed": [call]}
+    with closing(sqlite3.connect(file)) as db, db:
+        for name, parts in checkpoints.items():
+            query = "SELECT e.key, turn, data FROM exchange e JOIN conversation c ON c.key = e.key >> 32 WHERE c.id = ?"
+            ((key, turn, data),) = db.execute(query, (name,)).fetchall()
+            row = json.dumps({**json.loads(data), "parts": parts, "outcome": "", "ended": None})
+            changes = "outcome = '', ended = NULL, owner = 'o', until = 9, unindexed = 1, data = ?"
+            db.execute(f"UPDATE exchange SET {changes} WHERE key = ?", (row, key))
+            db.execute("UPDATE turn SET snapshot_last = 2 WHERE key = ?", (turn,))
+            db.execute("DELETE FROM turn_log WHERE turn = ?", (turn,))
+            for first, last, text in ((1, 2, "(in the checkpoint)"), (3, 4, " upon"), (5, 5, ""), (6, 6, " a time")):
+                log = "INSERT INTO turn_log (turn, first, last, frames, text) VALUES (?, ?, ?, x'', ?)"
+                db.execute(log, (turn, first, last, text))
+        data = "replace(data, '\"waiting\"', '\"running\"')"
+        db.execute(f"UPDATE task SET state = 'running', owner = 'o', until = 9, data = {data}")
+
+    async def main() -> None:
+        async with opened(Store(file)) as store:
+            story, killed = await only_exchange(store, "ada", "story"), await only_exchange(store, "bob", "killed")
+            assert (story.outcome, story.parts) == ("interrupted", [Text("Once upon a time", 1)])
+            assert (killed.outcome, killed.parts[1:]) == ("interrupted", [Text(" upon a time", 5)])
+            assert [one.state for one in await store.read(tasks.list_tasks, "ada")] == ["pending"] * 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", ["brain", "brain-0.2.0"])
+def test_a_file_that_an_older_version_has_open_is_refused(file: Path, version: str) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    file.write_bytes(before := gzip.decompress((DATA / f"{version}.db.gz").read_bytes()))
+
+    async def main() -> None:
+        with pytest.raises(StoreError, match="stop its processes, then start this version"):
+            await Store(file).open()
+
+    with file.with_name(f"{file.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)  # as each version does
+        asyncio.run(main())
+    assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"parts":7}'])

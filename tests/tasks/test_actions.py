@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
-from store_helpers import NO_LIMITS, NOON, Clock, answer, claim_due, question, store_at, task_of
+from store_helpers import NO_LIMITS, NOON, Clock, answer, claim_due, lose_turns, question, store_at, task_of
 
 from brain.errors import BadRequest
 from brain.messages import Call
@@ -144,8 +144,8 @@ class User:
         await self.claim(ONE_RUN)
 
     async def crash(self) -> None:
-        self.clock.advance(seconds=16)
-        await self.store.write_unsynced(tasks.renew, [])
+        lose_turns(self.store)
+        await self.store.write(tasks.recover)
 
     async def do(self, action: str) -> str:
         """Act on the task; return an outcome, or the state in which it then is."""
@@ -171,10 +171,10 @@ class User:
                     await self.claim()
             case "clock":
                 self.clock.advance(days=60)
-                await self.store.write_unsynced(tasks.renew, [self.id])
+                await self.store.write(tasks.recover)
                 await self.store.write(tasks.change, "ada", self.id, _postpone)
                 self.clock.advance(days=-60)
-                await self.store.write_unsynced(tasks.renew, [self.id])
+                await self.store.write(tasks.recover)
                 waiting = await self.store.read(tasks.list_waiting)
                 await self.store.write(tasks.correct_times, schedule.find_late(waiting, self.clock.time))
                 await self.claim()
