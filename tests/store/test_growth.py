@@ -10,7 +10,7 @@ import pytest
 from store_helpers import NOON, TOMORROW, add_turn, fact, store_at
 
 from brain.runtime import import_sanitizer
-from brain.store import conversations, items, vectors
+from brain.store import conversations, items, tasks, turns, vectors
 from brain.store.store import Store
 from brain.store.vectors import ItemEmbedding
 
@@ -115,16 +115,26 @@ async def test_running_turns_and_recalled_facts_are_found_by_their_indexes(
         await store.write(items.put, "ada", fact("f1", "I like jazz"))
         await store.write(items.erase, "ada", "f1")
         await store.write(conversations.claim_idle, TOMORROW, 1)
+        await store.write(turns.has_orphans, continues=True)
+        await store.write(turns.claim, 9, continues=True)
+        await store.write(turns.find_request, "ada", "r1")
+        await store.write(tasks.recover)
         connections[0].set_trace_callback(None)
         await store.list_conversations("ada")
     found = {}
     with closing(sqlite3.connect(path)) as db:
-        for name, filtered in (("exchange_unindexed", "unindexed = 1"), ("exchange_recalled", "recalled_ids <> '[]'")):
+        for name, filtered in (
+            ("exchange_unindexed", "unindexed = 1"),
+            ("exchange_recalled", "recalled_ids <> '[]'"),
+            ("exchange_request", "e.request ="),
+            ("draft_exchange", "FROM draft"),
+            ("task_state", "state = 'running'"),
+        ):
             for plan in plans:
-                if filtered in plan and plan.startswith(("SELECT", "UPDATE")):
+                if filtered in plan and plan.startswith(("SELECT", "UPDATE", "DELETE")):
                     steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {plan}")]
                     found[plan] = any(f"INDEX {name}" in step for step in steps)
-    assert len(found) >= 3
+    assert len(found) >= 8
     assert [plan for plan, is_fast in found.items() if not is_fast] == []
 
 
