@@ -65,8 +65,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         engine = self._app.state.brain.engine
-        engine.peers = Peers(str(os.getpid()), time.time())
-        engine.peers.clock = time.time
+        engine.runs.processes = Peers(str(os.getpid()), time.time())
+        engine.runs.processes.clock = time.time
         engine.models = [self._paced]
         if self._owner:
             send_elsewhere(engine.runs, f"unix:{self._owner}")

@@ -17,7 +17,7 @@ import pytest
 from brain_servers import Player, Process, Server, brain_served, client_of, problem, settings
 from limits import WAIT_SECONDS
 from peers import SECRET, Peers, send_elsewhere
-from sse_parser import messages
+from sse_events import events as messages
 from starlette.types import Message, Scope
 from turn_helpers import registry_of
 
@@ -104,7 +104,7 @@ class Forward:
         }
         self.request = b""
         engine = Engine(settings(), Registry())
-        engine.peers = self.peers
+        engine.runs.processes = self.peers
         self.forwarding = Forwarding(engine, self.connections, self.counts.append)
 
     async def run(self, script: Script, address: str = "") -> bool:
@@ -431,7 +431,7 @@ def owner() -> Iterator[Server]:
 
 @pytest.fixture
 def peers(owner: Server) -> Peers:
-    found = owner.engine.peers = Peers("owner")
+    found = owner.engine.runs.processes = Peers("owner")
     return found
 
 
@@ -479,7 +479,7 @@ def test_two_signatures_and_those_of_no_store_are_forbidden(owner: Server, peers
     headers = [("brain-forwarded", signed("/v1/conversations", nonce=nonce)) for nonce in ("two", "three")]
     with client_of(owner, "a-key") as client:
         assert client.get("/v1/conversations", headers=headers).status_code == 403
-        owner.engine.peers = None
+        owner.engine.runs.processes = None
         answer = client.get("/v1/conversations", headers=headers[:1])
         assert problem(answer) == (403, "forbidden_header", "brain-forwarded")
         assert client.get("/healthz", headers=headers[:1]).status_code == 403
@@ -498,7 +498,7 @@ async def letter(to: str) -> str:
 def forwarder(address: str, times: int = 1_000_000) -> Iterator[Server]:
     """A server whose store says, so often, that turns that it does not have run in the owner."""
     with brain_served(registry_of(letter), STORE="memory:", KEYS=KEYS) as server:
-        server.engine.peers = Peers("forwarder")
+        server.engine.runs.processes = Peers("forwarder")
         send_elsewhere(server.engine.runs, address, times)
         yield server
 
@@ -617,8 +617,8 @@ def test_a_request_is_looked_up_again_until_its_turn_is_found(owner: Server, pee
 
 def test_without_other_processes_nothing_is_forwarded(owner: Server, peers: Peers) -> None:
     with forwarder(owner.url) as server, client_of(server, "a-key") as client:
-        assert isinstance(server.engine.peers, Peers)
-        server.engine.peers.any = False
+        assert isinstance(server.engine.runs.processes, Peers)
+        server.engine.runs.processes.any = False
         assert problem(client.get(EVENTS)) == (503, "unavailable", None)
 
 
