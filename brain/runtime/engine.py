@@ -625,6 +625,8 @@ class Engine:
         Returns:
             Whether the task existed.
         """
+        if self.runs.processes is not None:
+            await self.runs.processes.check_task(user, task_id)
         task = await self.store.read(tasks.find, user, task_id)
         if task is None:
             return False

@@ -14,7 +14,7 @@ from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.messages import new_process_id, process_of
 from brain.runtime.exchange_lease import ExchangeLease
 from brain.runtime.run import Run, RunOptions
-from brain.store import processes, turns
+from brain.store import processes, tasks, turns
 from brain.store.processes import LEASE_SECONDS, Process
 from brain.store.store import Store
 from brain.store.turns import Claimed, Place
@@ -166,6 +166,17 @@ class Processes:
         other = self._others.get(process)
         if other is not None and other.address:
             raise RunsElsewhere(process, other.address)
+
+    async def check_task(self, user: str, task_id: str) -> None:
+        """Check that no other process runs a task, since it should notice at once that the task is canceled.
+
+        Raises:
+            RunsElsewhere: One does, which takes forwarded requests.
+        """
+        if self._others:
+            process = await self._store.read(tasks.find_process, user, task_id)
+            if process is not None:
+                await self.check(process)
 
     async def find(self, turn_id: str, user: str | None) -> Run | None:
         """Return the run of a claimed turn, which begins now; None if no process has a turn with this ID.

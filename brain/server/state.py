@@ -49,6 +49,7 @@ class ServerState:
         self.acceptor = Acceptor(())
         self.socket_folder: Path | None = None
         self.task_readers: Counter[str] = Counter()
+        self._written = 0
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
 
     @asynccontextmanager
@@ -95,6 +96,8 @@ class ServerState:
         loop, admission = asyncio.get_running_loop(), self.admission
         admission.measure(elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
         self.telemetry.metrics.set_lag(admission.lag)
+        written, self._written = self._written, self.engine.store.written
+        self.telemetry.metrics.count_written(self._written - written)
         self.telemetry.metrics.set_model_states(self.engine.model_states())  # a pause ends without a turn
         if admission.is_overloaded and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):

@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
@@ -32,7 +32,7 @@ from brain.store.connection import (
     transaction,
 )
 from brain.store.rows import MIB, SECOND, moment
-from brain.store.tx import Tx
+from brain.store.tx import Tx, Values
 
 MIN_FREE_BYTES = MIB
 """With less free space on its disk, a file counts as full."""
@@ -72,12 +72,16 @@ class _TransactionUndone(Exception):
 
 
 class SQLiteTx:
-    """A transaction of SQLite: see `Tx`."""
+    """A transaction of SQLite: see `Tx`.
+
+    Args:
+        counts: Whether to count what is written.
+    """
 
     __slots__ = ("execute", "executemany", "now", "process", "uptime")
 
-    def __init__(self, db: sqlite3.Connection, database: "Database") -> None:
-        self.execute = db.execute
+    def __init__(self, db: sqlite3.Connection, database: "Database", *, counts: bool = False) -> None:
+        self.execute = partial(database.count_and_execute, db) if counts else db.execute
         self.executemany = db.executemany
         self.process = database.process
         self.now = round(database.clock() * SECOND)
@@ -94,6 +98,7 @@ class Database:
 
     Attributes:
         process: The ID of this process.
+        written: Characters of text and bytes of files that were written.
         known_version: The last known `data_version`, and when it was read, on the `time.monotonic` clock.
     """
 
@@ -108,6 +113,7 @@ class Database:
         self.clock = clock
         self.uptime = uptime
         self.process = new_process_id()
+        self.written = 0
         self.known_version = 0, -math.inf
         self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
         self._connections: list[sqlite3.Connection] = []  # one per thread; in memory, only the first
@@ -275,6 +281,13 @@ class Database:
 
         return await asyncio.shield(self._run(_WRITES, run))
 
+    def count_and_execute(self, db: sqlite3.Connection, query: str, values: Values = ()) -> sqlite3.Cursor:
+        """Execute a statement, and add what it writes to `written`."""
+        if query.startswith(("INSERT", "UPDATE")):
+            found = values.values() if isinstance(values, Mapping) else values
+            self.written += sum(len(one) for one in found if isinstance(one, str | bytes))
+        return db.execute(query, values)
+
     def check_place(self) -> None:
         """Check that the file is still at its path. Writes to a deleted file would be lost.
 
@@ -373,7 +386,7 @@ class Database:
                 self._begin(db, max(one.until for one in group))
                 with transaction(db, begin=None):
                     if len(group) == 1:
-                        outcomes = [group[0].work(SQLiteTx(db, self))]
+                        outcomes = [group[0].work(SQLiteTx(db, self, counts=True))]
                     else:
                         outcomes = [self._write_in_savepoint(db, one.work) for one in group]
                 if is_durable and self._wal is not None:
@@ -390,7 +403,7 @@ class Database:
         db.execute("SAVEPOINT work")
         try:
             with as_store_errors():
-                outcome = work(SQLiteTx(db, self))
+                outcome = work(SQLiteTx(db, self, counts=True))
         except Exception as error:
             if not db.in_transaction:
                 raise _TransactionUndone from error

@@ -358,6 +358,13 @@ def change(tx: Tx, user: str, task_id: str, edit: Callable[[Task], Task]) -> Tas
     return changed
 
 
+def find_process(tx: Tx, user: str, task_id: str) -> str | None:
+    """Return the process that runs a task of a user now."""
+    query = "SELECT process FROM task WHERE user = ? AND id = ? AND state = 'running'"
+    row = tx.execute(query, (users.find(tx, user), task_id)).fetchone()
+    return None if row is None else str(row[0])
+
+
 def cancel(tx: Tx, user: str, task_id: str) -> tuple[CancelOutcome, Task | None]:
     """Cancel a task, even a running one: its process notices that it no longer owns the task."""
     task = find(tx, user, task_id)

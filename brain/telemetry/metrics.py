@@ -116,6 +116,9 @@ class Metrics:
         )
         for reason in REASONS:
             self._refused.labels(reason)
+        self._written = Counter(
+            "brain_store_bytes_total", "text and files written to the store, in bytes", registry=one
+        )
         self._lag = Gauge(
             "brain_loop_lag_seconds",
             "smoothed lag of the event loop; the maximum of all workers",
@@ -138,6 +141,10 @@ class Metrics:
     def set_lag(self, seconds: float) -> None:
         """Set the lag of the event loop."""
         self._lag.set(seconds)
+
+    def count_written(self, size: int) -> None:
+        """Count bytes that were written to the store."""
+        self._written.inc(size)
 
     def count_start(self) -> None:
         """Count the start of a turn."""

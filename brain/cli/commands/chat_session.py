@@ -14,7 +14,7 @@ from brain.cli.terminal.approval import Screen
 from brain.cli.terminal.keyboard import Keyboard
 from brain.cli.terminal.messages import explain_outcome
 from brain.cli.terminal.sanitize import legible
-from brain.errors import BadRequest
+from brain.errors import BadRequest, RunsElsewhere
 from brain.events import AssistMode, Done, Error, Event, Notice, StrategyName
 from brain.messages import Attachment, Exchange, to_answer_id
 from brain.runtime.engine import Engine
@@ -167,14 +167,17 @@ class ChatSession:
         if self._cursor is None:
             self._cursor = await store.read(tasks.newest_packet, LOCAL_USER)
         while packets := await store.read(tasks.read_channel, LOCAL_USER, self._cursor):
-            self._cursor = packets[-1].key
             for packet in packets:
                 if packet.kind == "report":
-                    run = await self.engine.runs.find(packet.turn_id, LOCAL_USER)
+                    try:
+                        run = await self.engine.runs.find(packet.turn_id, LOCAL_USER)
+                    except RunsElsewhere:  # a server writes it; the next call reads it
+                        return
                     if run is not None:
                         await run.wait_ended()
                     if (report := await self._read_report(packet)) is not None:
                         self.reports.append(report)
+                self._cursor = packet.key
 
     async def _read_report(self, packet: Packet) -> Report | None:
         """Return a report on tasks; None if its conversation was deleted, or a message has stopped it."""

@@ -91,7 +91,10 @@ async def cancel(request: Request) -> Response:
     if not ID.fullmatch(task_id):
         error = invalid("id", "is not the ID of a task; use one from GET /v1/tasks")
         return ApiResponse({"outcome": "invalid", **error_body(error)}, error.status)
-    outcome, task = await request.engine.tasks.write(tasks.cancel, request.username, task_id)
+    engine, user = request.engine, request.username
+    if engine.runs.processes is not None:
+        await engine.runs.processes.check_task(user, task_id)
+    outcome, task = await engine.tasks.write(tasks.cancel, user, task_id)
     if task is None:
         error = _not_found()
         return ApiResponse({"outcome": outcome, **error_body(error)}, error.status)
