@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
@@ -32,7 +32,7 @@ from brain.store.connection import (
     transaction,
 )
 from brain.store.rows import MIB, SECOND, moment
-from brain.store.tx import Tx, Values
+from brain.store.tx import Tx
 
 MIN_FREE_BYTES = MIB
 """With less free space on its disk, a file counts as full."""
@@ -72,20 +72,20 @@ class _TransactionUndone(Exception):
 
 
 class SQLiteTx:
-    """A transaction of SQLite: see `Tx`.
+    """A transaction of SQLite: see `Tx`."""
 
-    Args:
-        counts: Whether to count what is written.
-    """
+    __slots__ = ("_database", "execute", "executemany", "now", "process", "uptime")
 
-    __slots__ = ("execute", "executemany", "now", "process", "uptime")
-
-    def __init__(self, db: sqlite3.Connection, database: "Database", *, counts: bool = False) -> None:
-        self.execute = partial(database.count_and_execute, db) if counts else db.execute
+    def __init__(self, db: sqlite3.Connection, database: "Database") -> None:
+        self.execute = db.execute
         self.executemany = db.executemany
         self.process = database.process
         self.now = round(database.clock() * SECOND)
         self.uptime = round(database.uptime() * SECOND)
+        self._database = database
+
+    def count(self, *written: str | bytes) -> None:
+        self._database.written += sum(map(len, written))
 
 
 class Database:
@@ -98,7 +98,7 @@ class Database:
 
     Attributes:
         process: The ID of this process.
-        written: Characters of text and bytes of files that were written.
+        written: Characters of exchanges and tasks, and bytes of files, that were written.
         known_version: The last known `data_version`, and when it was read, on the `time.monotonic` clock.
     """
 
@@ -281,13 +281,6 @@ class Database:
 
         return await asyncio.shield(self._run(_WRITES, run))
 
-    def count_and_execute(self, db: sqlite3.Connection, query: str, values: Values = ()) -> sqlite3.Cursor:
-        """Execute a statement, and add what it writes to `written`."""
-        if query.startswith(("INSERT", "UPDATE")):
-            found = values.values() if isinstance(values, Mapping) else values
-            self.written += sum(len(one) for one in found if isinstance(one, str | bytes))
-        return db.execute(query, values)
-
     def check_place(self) -> None:
         """Check that the file is still at its path. Writes to a deleted file would be lost.
 
@@ -386,7 +379,7 @@ class Database:
                 self._begin(db, max(one.until for one in group))
                 with transaction(db, begin=None):
                     if len(group) == 1:
-                        outcomes = [group[0].work(SQLiteTx(db, self, counts=True))]
+                        outcomes = [group[0].work(SQLiteTx(db, self))]
                     else:
                         outcomes = [self._write_in_savepoint(db, one.work) for one in group]
                 if is_durable and self._wal is not None:
@@ -403,7 +396,7 @@ class Database:
         db.execute("SAVEPOINT work")
         try:
             with as_store_errors():
-                outcome = work(SQLiteTx(db, self, counts=True))
+                outcome = work(SQLiteTx(db, self))
         except Exception as error:
             if not db.in_transaction:
                 raise _TransactionUndone from error

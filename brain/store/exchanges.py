@@ -91,6 +91,7 @@ def insert(tx: Tx, table: str, columns: Mapping[str, Any]) -> int:
     """Insert a row and return its key."""
     marks = ", ".join("?" * len(columns))
     query = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) RETURNING key"
+    tx.count(*(one for one in columns.values() if isinstance(one, str | bytes)))
     return int(tx.execute(query, tuple(columns.values())).fetchone()[0])
 
 
@@ -126,6 +127,7 @@ def write(tx: Tx, key: int, exchange: Exchange, **columns: Any) -> None:
         ((files,),) = tx.execute("SELECT coalesce(sum(size), 0) FROM file WHERE exchange = ?", (key,))
         changed["bytes"] += files
     assigned = ", ".join(f"{column} = ?" for column in changed)
+    tx.count(changed["data"])
     tx.execute(f"UPDATE exchange SET {assigned} WHERE key = ?", (*changed.values(), key))
 
 

@@ -727,6 +727,7 @@ def _write(tx: Tx, task: Task, process: str | None = None) -> Task:
     if process is not None or task.state != "running":
         columns["process"] = process
     assigned = ", ".join(f"{column} = ?" for column in columns)
+    tx.count(str(columns["data"]))
     tx.execute(f"UPDATE task SET {assigned} WHERE id = ?", (*columns.values(), task.id))
     return task
 

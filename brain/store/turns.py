@@ -295,8 +295,10 @@ def checkpoint(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> b
         last: the number of the last event that it includes.
     """
     query = f"UPDATE exchange SET data = ? WHERE {_IS_OWN} AND outcome = ''"
-    if not tx.execute(query, (rows.encode(exchange), key, tx.process, epoch)).rowcount:
+    data = rows.encode(exchange)
+    if not tx.execute(query, (data, key, tx.process, epoch)).rowcount:
         return False
+    tx.count(data)
     tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
     return append(tx, key, epoch, last, Appended())
 
@@ -304,7 +306,9 @@ def checkpoint(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> b
 def append(tx: Tx, key: int, epoch: int, last: int, appended: Appended) -> bool:
     """Write what a running exchange has more than at its last checkpoint. Arguments and result as for `checkpoint`."""
     query = f"INSERT INTO draft (exchange, last, data) SELECT key, ?, ? FROM exchange WHERE {_IS_OWN} AND outcome = ''"
-    return bool(tx.execute(query, (last, rows.encode(appended), key, tx.process, epoch)).rowcount)
+    data = rows.encode(appended)
+    tx.count(data)
+    return bool(tx.execute(query, (last, data, key, tx.process, epoch)).rowcount)
 
 
 def release(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> None:

@@ -81,6 +81,7 @@ class CallGroup:
         self._began: dict[str, float] = {}  # by call ID, on the `time.monotonic` clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._no_more_calls = asyncio.Event()
+        self._unrepeatable: set[str] = set()  # IDs of calls that started and must not run again
         self._without_preview: set[str] = set()  # IDs of calls that need approval and have no preview yet
         self._to_ask: dict[str, asyncio.Event] = {}  # calls with a preview; the event means that approval was requested
 
@@ -200,7 +201,8 @@ class CallGroup:
                 self.suspended.append(call)
             elif not call.block:
                 self._finish(call, outcome)
-                await self._checkpoint(call)
+                if call.id in self._unrepeatable and self._state.checkpoint is not None:
+                    await self._state.checkpoint()
         if self._on_end is not None:
             self._on_end()
 
@@ -280,16 +282,12 @@ class CallGroup:
                 self._state.emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
         call.has_started = True
-        await self._checkpoint(call)
+        if self._state.checkpoint is not None and not self._policy.is_read_only(call.name, call.params or {}):
+            self._unrepeatable.add(call.id)
+            await self._state.checkpoint()
         self._state.emit((call.start_event(),))
         dependencies = self._dependencies(entry, context, seconds)
         return await execute(entry.specialist, function, dependencies, report, timeout=seconds)
-
-    async def _checkpoint(self, call: Call) -> None:
-        """Store that a call has started or ended, unless it can run again."""
-        store = self._state.checkpoint
-        if store is not None and call.has_started and not self._policy.is_read_only(call.name, call.params or {}):
-            await store()
 
     def _make_context(self, call: Call, entry: Entry, message: str, attachments: Sequence[Attachment]) -> Context:
         """Return what the specialist of a call may read, apart from the time that is left.

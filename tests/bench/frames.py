@@ -52,7 +52,7 @@ SPECIALIST = '''"""Reports a lap."""
 from brain import specialist
 
 
-@specialist
+@specialist(read_only=True)
 async def stopwatch(lap: str) -> str:
     """The time of a lap."""
     return f"The time of lap {lap} is 7 s."
