@@ -130,7 +130,7 @@ def test_a_call_of_an_interrupted_turn_is_checked_again(call: Call, ends: list[A
     async def store(exchange: Exchange) -> None: ...
 
     question = Exchange("Hi", [call])
-    events, _, _ = played("Done.", conversation=History("c", question=question), checkpoint=store)
+    events, _, _ = played("Done.", conversation=History("c", question=question), resumes_after=0)
     assert events[:-2] == ends
 
 
