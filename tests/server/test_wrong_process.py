@@ -5,6 +5,7 @@ must be equal: status, headers, and bodies, except for IDs and times.
 """
 
 import asyncio
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Server, brain_served, client_of, plain
+from limits import WAIT_SECONDS
 from sse_events import Event
 from sse_events import events as read_events
 from sse_events import read as read_all
@@ -27,6 +29,7 @@ from brain.server.routes import requests
 ZOE = "b-key"
 """The key of the user of all turns, whose name needs an encoding."""
 ANN = "a-key"
+KEYS = f"{ANN}:ann,{ZOE}:Zoë ☃;/%"
 LETTER = 'SPECIALIST_REQUEST[letter:{"to":"Ann"}]'
 ASKS: Sequence[str] = [f"One. {LETTER}"]
 CONNECTION = ("connection", "date", "server")
@@ -49,7 +52,12 @@ def processes_of(server: Server) -> Processes:
 @contextmanager
 def two_served(store: str, **values: object) -> Iterator[tuple[Server, Server]]:
     """Serve two processes of a store that know of each other. Only the first one runs tasks."""
-    given = {"STORE": store, "KEYS": f"{ANN}:ann,{ZOE}:Zoë ☃;/%", "TURNS_A_MINUTE": 0} | values
+    given = {
+        "STORE": store,
+        "KEYS": f"{ANN}:ann,{ZOE}:Zoë ☃;/%",
+        "TURNS_A_MINUTE": 0,
+        "ORIGINS": "https://page.example",
+    } | values
     with (
         brain_served(registry_of(letter), **given) as owner,
         brain_served(registry_of(letter), **given, TASKS_AT_ONCE=0) as other,
@@ -390,41 +398,46 @@ def ag_ui_interrupts(case: Case) -> None:
 # Tasks
 
 
-def begin_task(case: Case, state: str) -> str:
-    """Begin a task, and wait until it runs or waits for an approval."""
-    body = {"prompt": "Write", "conversation_id": case.chat}
-    with case.owner.stream("GET", "/v1/tasks/events") as response:
-        added = case.owner.post("/v1/tasks", json=body)
-        assert added.status_code == 201, added.text
-        url = f"/v1/tasks/{added.json()['id']}"
-        assert any(case.owner.get(url).json()["state"] == state for _ in read_events(response))
-    return url
+def begin_task(case: Case) -> Json:
+    """Begin a task, and wait until its turn runs or waits for an approval."""
+    added = case.owner.post("/v1/tasks", json={"prompt": "Write", "conversation_id": case.chat})
+    assert added.status_code == 201, added.text
+    task: Json = added.json()
+    while task["state"] == "pending" or "turn_id" not in task:
+        task = case.owner.get(f"/v1/tasks/{task['id']}").json()
+    return task
 
 
 @scenario(["One. ", asyncio.Event()])
 def stop_task(case: Case) -> None:
-    task = begin_task(case, "running")
-    case.ask("GET", task, is_moving=True)
-    case.ask("POST", f"{task}/run")
-    case.ask("PATCH", task, json={"title": "Letters"})
-    case.ask("POST", f"{task}/cancel")
-    case.ask("POST", f"{task}/cancel")
-    case.ask("GET", task)
-    case.ask("DELETE", begin_task(case, "running"))
-    begin_task(case, "running")
+    task = begin_task(case)
+    url, work = f"/v1/tasks/{task['id']}", f"/v1/conversations/{task['work_id']}"
+    case.ask("GET", url)
+    case.ask("POST", f"{url}/run")
+    case.ask("PATCH", url, json={"title": "Letters"})
+    case.ask("POST", f"{url}/cancel", is_moving=True)
+    case.ask("POST", f"{url}/cancel", is_moving=True)
+    case.ask("DELETE", url)
+    case.ask("GET", work)
+    case.ask("DELETE", f"/v1/tasks/{begin_task(case)['id']}")
+    task = begin_task(case)
     case.ask("DELETE", f"/v1/conversations/{case.chat}")
-    case.ask("DELETE", task)
+    case.ask("GET", f"/v1/tasks/{task['id']}")
+    case.ask("GET", f"/v1/conversations/{task['work_id']}")
 
 
 @scenario(ASKS, ["Done."])
 def approve_task(case: Case) -> None:
     for approve in (True, False):
-        task = begin_task(case, "waiting")
-        case.ask("GET", task, is_moving=True)
-        case.ask("POST", f"{task}/approvals/c9", json={"approve": approve})
+        task = begin_task(case)
+        url = f"/v1/tasks/{task['id']}"
+        while task["state"] == "running":
+            task = case.owner.get(url).json()
+        case.ask("GET", url)
+        case.ask("POST", f"{url}/approvals/c9", json={"approve": approve})
         for _ in range(2):
-            case.ask("POST", f"{task}/approvals/c1", is_moving=True, json={"approve": approve})
-        case.owner.delete(task)
+            case.ask("POST", f"{url}/approvals/c1", is_moving=True, json={"approve": approve})
+        case.owner.delete(url)
 
 
 # Conversations, and turns that are not there
@@ -447,6 +460,38 @@ def conversation_of_running_turn(case: Case) -> None:
     case.ask("GET", f"/v1/turns/{turn}")
     case.ask("GET", f"/v1/turns/{turn}/events")
     case.ask("POST", f"/v1/turns/{turn}/cancel")
+
+
+@scenario(["One. ", asyncio.Event()])
+def large_bodies(case: Case) -> None:
+    """Bodies of 17 and 26 MB, which the other process reads before it finds the turn, or not at all."""
+    text = base64.b64encode(bytes(6_500_000)).decode()
+    files = [{"name": f"{number}.bin", "data": text} for number in range(2)]
+    turn = case.begin()
+    message = {"message": "Again", "conversation_id": case.chat, "request_id": f"r-{case.chat}"}
+    form = [("file", (f"{number}.bin", bytes(6_500_000))) for number in range(2)]
+    case.ask("POST", "/v1/turns", json={**message, "attachments": files})
+    case.ask("POST", "/v1/turns", data=message, files=form)
+    case.ask("POST", f"/v1/turns/{turn}/steer", json={"message": text * 3})
+    begun = case.ask("POST", "/v1/turns", json={**message, "attachments": files, "barge_in": True})
+    case.ask("POST", "/v1/turns", data=message, files=form)  # finds the turn that began
+    assert begun.status_code == 201
+    case.seen.append(str(case.owner.get(f"/v1/conversations/{case.chat}").json()["messages"][-2]["files"]))
+    case.owner.delete(f"/v1/conversations/{case.chat}")
+
+
+@scenario(["One. ", asyncio.Event()])
+def pages_of_other_origins(case: Case) -> None:
+    turn = case.begin()
+    for origin in ("https://page.example", "https://evil.example"):
+        headers = {"origin": origin}
+        case.ask("POST", f"/v1/turns/{turn}/steer", json={"message": "more"}, headers=headers, is_moving=True)
+        case.ask("POST", f"/v1/turns/{turn}/steer", json={}, headers=headers)
+        case.ask("HEAD", f"/v1/turns/{turn}/events", headers=headers)
+        preflight = {**headers, "access-control-request-method": "POST"}
+        case.ask("OPTIONS", f"/v1/turns/{turn}/steer", headers=preflight)
+    case.ask("GET", f"/v1/turns/{turn}", headers={"host": "evil.example"})
+    case.owner.delete(f"/v1/conversations/{case.chat}")
 
 
 def everything_about(case: Case, turn: str, chat: str, headers: Mapping[str, str]) -> None:
@@ -514,3 +559,30 @@ def test_expired_turns_of_both_processes_are_gone_at_once(pair: tuple[Server, Se
             assert client.get(f"/v1/turns/{turn}/events").status_code == 410
             assert client.get(f"/v1/turns/{turn}").status_code == 404
             assert client.post(f"/v1/turns/{turn}/cancel").status_code == 404
+
+
+def test_a_forwarded_turn_ends_when_its_client_disconnects(pair: tuple[Server, Server]) -> None:
+    owner, other = pair
+    for server in pair:
+        server.play(player := Player(["One. ", asyncio.Event()], name="builtin"))
+    with client_of(owner, ZOE) as at_owner, client_of(other, ZOE) as client:
+        case = Case(at_owner, client, "leaves")
+        case.begin()
+        owner.play(player := Player(["Two. ", asyncio.Event()], name="builtin"))
+        body = {"message": "Hi", "conversation_id": case.chat, "barge_in": True}
+        with client.stream("POST", "/v1/chat/stream", json=body) as response:
+            assert any(event.name == "token" for event in read_events(response))
+        assert player.closed.wait(WAIT_SECONDS)
+    for server in pair:
+        assert server.left() == []
+
+
+def test_a_session_is_valid_in_both_processes(pair: tuple[Server, Server]) -> None:
+    owner, other = pair
+    owner.play(Player(["One. ", asyncio.Event()], name="builtin"))
+    with client_of(owner) as at_owner, client_of(other) as client:
+        at_owner.post("/v1/session", json={"key": ZOE})
+        client.cookies.set("brain_session", at_owner.cookies["brain_session"])
+        turn = Case(at_owner, client, "cookie").begin()
+        assert client.get(f"/v1/turns/{turn}").json()["user"] == "Zoë ☃;/%"
+        assert client.post(f"/v1/turns/{turn}/cancel").status_code == 202
