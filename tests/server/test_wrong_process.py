@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -586,3 +587,17 @@ def test_a_session_is_valid_in_both_processes(pair: tuple[Server, Server]) -> No
         turn = Case(at_owner, client, "cookie").begin()
         assert client.get(f"/v1/turns/{turn}").json()["user"] == "Zoë ☃;/%"
         assert client.post(f"/v1/turns/{turn}/cancel").status_code == 202
+
+
+def test_a_turn_is_counted_once(tmp_path: Path) -> None:
+    with two_served(f"sqlite:{tmp_path / 'brain.db'}", TURNS_A_MINUTE=3, TURNS_AT_ONCE=2) as (owner, other):
+        owner.play(Player(["One. ", asyncio.Event()], name="builtin"))
+        with client_of(owner, ZOE) as at_owner, client_of(other, ZOE) as client:
+            case = Case(at_owner, client, "limited")
+            case.begin()
+            for status in (201, 201, 429):
+                body = {"message": "Hi", "conversation_id": case.chat, "barge_in": True}
+                assert client.post("/v1/turns", json=body).status_code == status
+            other.play(Player(["Two."], name="builtin"))
+            for status in (200, 200, 200, 429):
+                assert client.post("/v1/chat/stream", json={"message": "Hi"}).status_code == status
