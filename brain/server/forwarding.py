@@ -8,6 +8,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from urllib.parse import quote, unquote
 
 import anyio
@@ -28,6 +29,8 @@ SIGNED_SECONDS = 60.0
 ABORT_EXTENSION = "brain.abort"
 """ASGI extension of `uvicorn_protocol`: closes the connection in the middle of a response, so that the client knows
 that the response is incomplete."""
+READ_AHEAD = 2
+"""Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
 MISDIRECTED = 421
 """Status of the owner if the turn is not there. The sender looks for the turn again."""
 
@@ -64,6 +67,18 @@ class RecordedBody:
             self._messages.append(message)
             self._next += 1
         return message
+
+    async def has_disconnected(self, seconds: float) -> bool:
+        """Wait so long. Return whether the client has disconnected, as far as that is known without reading much."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while len(self._messages) < READ_AHEAD or not self._messages[-1].get("more_body", False):
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        return True
+                    self._messages.append(message)
+                await asyncio.sleep(seconds)
+        return False
 
     def rewind(self) -> None:
         """Read the body from its start."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 import httpx
@@ -626,6 +626,29 @@ def test_a_request_for_a_process_that_nobody_reaches_fails_in_the_end() -> None:
         answer = client.post(f"/v1/turns/{TURN}/steer", json={"message": "x" * 100_000})
     assert problem(answer) == (503, "unavailable", None)
     assert answer.headers["retry-after"] == "2"
+
+
+@pytest.mark.parametrize("path", ["/v1/turns/{}/events", "/v1/turns/{}/steer", "/v1/turns/{}/cancel"])
+def test_nobody_looks_for_the_process_of_a_client_that_has_disconnected(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(requests, "OWNER_SECONDS", 2 * WAIT_SECONDS)
+    method = "GET" if "events" in path else "POST"
+    body = '{"message": "hi"}' if "steer" in path else ""
+    looked = threading.Event()
+    with beside("unix:/nowhere") as server:
+        find = server.engine.runs.find
+
+        async def note(*args: Any) -> Any:
+            looked.set()
+            return await find(*args)
+
+        monkeypatch.setattr(server.engine.runs, "find", note)
+        with socket.create_connection(("127.0.0.1", server.port), WAIT_SECONDS) as connection:
+            head = f"{method} {path.format(TURN)} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a-key\r\n"
+            connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
+            assert looked.wait(WAIT_SECONDS)
+        assert server.left() == []
 
 
 # `brain serve`
