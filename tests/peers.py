@@ -16,7 +16,6 @@ class Peers:
     def __init__(self, process: str = "here", now: float = 1_800_000_000.0) -> None:
         self.secret = SECRET
         self.process = process
-        self.any = True
         self.now = now
         self.leases: dict[str, asyncio.Event] = {}
 

@@ -615,13 +615,6 @@ def test_a_request_is_looked_up_again_until_its_turn_is_found(owner: Server, pee
             assert '"Here."' in answer.text
 
 
-def test_without_other_processes_nothing_is_forwarded(owner: Server, peers: Peers) -> None:
-    with forwarder(owner.url) as server, client_of(server, "a-key") as client:
-        assert isinstance(server.engine.runs.processes, Peers)
-        server.engine.runs.processes.any = False
-        assert problem(client.get(EVENTS)) == (503, "unavailable", None)
-
-
 # Real connections
 
 
