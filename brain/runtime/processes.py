@@ -342,7 +342,7 @@ class Processes:
         if how is not None and history.epoch <= MAX_CLAIMS:
             seconds = (self._store.now() - question.started).total_seconds() if question.started is not None else 0.0
             left = how.request.limits.turn_seconds - seconds
-        log.warning("turn %s of a process that ended is claimed", question.turn_id)
+        log.info("turn %s is taken over, since its process has ended", question.turn_id)
         self._waiting[question.turn_id] = _Waiting(claimed, how, time.monotonic() + min(left, RETURN_SECONDS))
 
     async def _continue_waiting(self) -> None:
@@ -403,5 +403,7 @@ def _look(tx: Tx, continues: bool) -> tuple[list[Process], bool]:
 def _remove_socket(address: str) -> None:
     """Remove the socket of a process that could not do it."""
     if address.startswith(UNIX):
-        with suppress(OSError):
-            Path(address.removeprefix(UNIX)).unlink()
+        with suppress(OSError):  # its folder may have those of other workers
+            path = Path(address.removeprefix(UNIX))
+            path.unlink()
+            path.parent.rmdir()

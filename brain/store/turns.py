@@ -130,8 +130,10 @@ def write_question(
         tasks.check_unreported(tx, user, conversation_id)
     number = users.add(tx, user)
     # first, since the second of two requests with the same ID must join the turn of the first
-    if options.request_id is not None and find_request(tx, user, options.request_id) is not None:
-        raise RequestTaken
+    if options.request_id is not None:
+        taken = find_request(tx, user, options.request_id)
+        if taken is not None and (taken.is_running or taken.process != tx.process):  # else this process has dropped it
+            raise RequestTaken
     if question.source != "task" and tasks.is_work(tx, number, conversation_id):
         message = "A background task works in this conversation. Send the message to another one."
         raise BadRequest(message, "conversation_id")

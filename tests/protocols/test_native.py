@@ -239,4 +239,3 @@ def test_fields_that_are_rare_and_frames_after_others() -> None:
         'retry: 2000\nevent: rewind\ndata: {"to":17,"text":"a"}\nid: t1.100000001\n\n'
         'event: token\ndata: {"text":"b"}\nid: t1.100000002\n\n'
     )
-    assert {type(event) for event, _, _ in FRAMES} == set(native.EVENT_NAMES) == set(ev.Event.__args__)

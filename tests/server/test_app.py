@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brain_servers import Server, brain_served, client_of, plain, post, problem, script, served, settings, streaming
+from brain_servers import Server, brain_served, client_of, plain, post, problem, script, served, settings
 from limits import WAIT_SECONDS
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -387,10 +387,11 @@ def test_an_application_that_was_never_started_is_unavailable() -> None:
         assert problem(client.get("/brain/readyz")) == (503, "unavailable", None)
 
 
-def test_a_turn_that_starts_while_the_server_stops_is_stopped() -> None:
-    with brain_served() as server, streaming(server.url, json={"message": "hi"}):
-        server.play(Player(["unheard", asyncio.Event()]))
+def test_no_turn_starts_while_the_server_stops() -> None:
+    with brain_served() as server, client_of(server) as client:
         server.engine.is_closing = True
         answer = post(server.url, json={"message": "hi"})
-    assert answer.names == ["turn_start", "usage", "error"]
-    assert answer.last["code"] == "shutdown"
+        assert problem(answer) == (503, "unavailable", None)
+        assert answer.headers["retry-after"] == "2"
+        assert client.get("/readyz").status_code == 503
+        server.engine.is_closing = False
