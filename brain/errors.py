@@ -6,6 +6,7 @@ BrainError
 ├── BadRequest               all: a client's request is rejected before the first byte of the answer
 │   ├── RequestTaken         store: another process began the turn of the same request ID, which the request joins
 │   ├── ConversationBusy     store: the conversation has a running turn
+│   ├── RunsElsewhere        runtime: another process runs the turn, to which the server forwards the request
 │   ├── Duplicate            store: an active task is the same
 │   └── NothingToReport      store, runtime: no task has news, so no report begins
 ├── ModelError               models, turn: the model server cannot be reached, failed, or has no room
@@ -19,8 +20,8 @@ BrainError
 └── CommandError             cli: a command fails
     └── UsageError           cli: its arguments are wrong
 
-Exceptions that do not leave their package have other base classes. `RunsElsewhere` is not a failure: the server
-forwards the request, so no handler of errors may catch it.
+Exceptions that do not leave their package have other base classes. No handler of errors may catch `RunsElsewhere`,
+which is not a failure.
 """
 
 from collections.abc import Mapping

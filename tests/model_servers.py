@@ -254,7 +254,8 @@ class Server:
         await _write(writer, held)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
-        writer.write_eof()
+        with suppress(OSError):  # a client that has been killed
+            writer.write_eof()
 
     async def _frames(self, plan: Pass, body: Json, generation: Generation) -> AsyncIterator[bytes | Cut]:
         for frame in self.opening(body):

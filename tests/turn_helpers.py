@@ -17,6 +17,7 @@ from brain.events import (
     Limits,
     Notice,
     Resume,
+    Rewind,
     Round,
     SpecialistError,
     SpecialistProgress,
@@ -259,7 +260,7 @@ async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: Non
         await turn.run(emit)
     finally:
         emit(turn.end())
-    assert isinstance(events[0], TurnStart)
+    assert isinstance(events[0], TurnStart | Rewind)
     assert isinstance(events[-2], Usage)
     ends = [event for event in events if isinstance(event, Done | Error)]
     assert ends == [events[-1]]

@@ -195,26 +195,32 @@ class _Server(uvicorn.Server):
     _forwarded: asyncio.Server | None = None
 
     async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
+        await self._join()  # other processes get requests about a turn of this one as soon as it can begin one
+        loop, make_protocol = asyncio.get_running_loop(), self._protocol()
+        self.servers = [await loop.create_server(make_protocol, sock=one, backlog=BACKLOG) for one in sockets]
+
+    def _protocol(self, **options: Any) -> partial[Protocol]:
+        return partial(Protocol, self.config, self.server_state, app_state=self.lifespan.state, **options)
+
+    async def _join(self) -> None:
+        """Listen for the requests of other processes."""
         app: Any = self.config.loaded_app
         while not hasattr(app, "state"):  # the application inside uvicorn's middleware
             app = app.app
         state: ServerState = app.state.brain
         self._state = state
-        if not self.started or state.socket_folder is None:
+        if state.socket_folder is None:
             return
+        processes = state.engine.runs.processes
+        assert processes is not None
         self._path = state.socket_folder / f"{state.engine.store.process}.sock"
         if len(os.fsencode(self._path)) > SOCKET_PATH_BYTES:
             log.warning("Other processes cannot forward requests to this one: %s is too long for a socket", self._path)
             return
-        make_protocol = partial(
-            Protocol, self.config, self.server_state, app_state=self.lifespan.state, is_private=True
-        )
         self._forwarded = await asyncio.get_running_loop().create_unix_server(
-            make_protocol, self._path, backlog=BACKLOG
+            self._protocol(is_private=True), self._path, backlog=BACKLOG
         )
-        processes = state.engine.runs.processes
-        assert processes is not None
         await processes.listen_at(f"{UNIX}{self._path}")
 
     async def shutdown(self, sockets: Any = None) -> None:

@@ -54,6 +54,8 @@ from brain.turn_request import TurnRequest
 
 _SECRET_NAMES = ("key", "password", "secret", "token")
 """Ends of the names of settings of specialists that are secret."""
+SETTLE_SECONDS = 0.25
+"""Time in which all processes of a server get the same signal to stop."""
 LONG_ANSWER = 65_536
 """Characters of an answer that is read in a thread."""
 
@@ -213,6 +215,9 @@ class Engine:
         if processes is None:
             return
         await processes.stop()
+        if processes.can_take_over:  # unless it gets the same signal
+            await asyncio.sleep(SETTLE_SECONDS)
+            await processes.look()
         if not processes.can_take_over:
             return
         processes.release_detached()

@@ -93,6 +93,7 @@ class Processes:
         self._lost: dict[str, asyncio.Event] = {}
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, _Waiting] = {}
+        self._beginning: set[str] = set()  # claimed turns of which this process makes runs
         self._has_orphans = False
         self._loop: asyncio.Task[None] | None = None
 
@@ -112,11 +113,16 @@ class Processes:
             await self._store.write_unsynced(processes.remove)
 
     async def listen_at(self, address: str) -> None:
-        """Take forwarded requests at an address from now on, and continue turns of dead processes."""
+        """Take forwarded requests at an address from now on, and continue turns of dead processes.
+
+        Clients may ask for these turns when this returns, and for new ones at other processes.
+        """
         self.address = address
-        await self._store.write_unsynced(processes.set_address, address)
-        await self._claim()
-        await self._continue_waiting()
+        try:
+            await self._store.write_unsynced(processes.set_address, address)
+            await self._claim()
+        except StoreError as error:  # such as of a file that cannot be written
+            log.warning("other processes cannot reach this one yet: %s", error)
 
     # Other processes
 
@@ -126,9 +132,9 @@ class Processes:
         return self._store.process
 
     @property
-    def any(self) -> bool:
-        """Whether other processes use the store."""
-        return bool(self._others)
+    def _has_all(self) -> bool:
+        """Whether this process has the runs of all turns."""
+        return not (self._others or self._has_orphans or self._waiting or self._beginning)
 
     @property
     def _continues(self) -> bool:
@@ -184,12 +190,12 @@ class Processes:
         Raises:
             RunsElsewhere: Another process has it, or can claim it soon.
         """
+        if process_of(turn_id) == self.process and self._has_all:
+            return None
         if (run := await self._take(turn_id, user)) is not None:
             return run
         if process_of(turn_id) != self.process:
             await self.check(process_of(turn_id))
-        if not self._others:
-            return None
         return await self._go_to(await self._store.search(turns.find_place, user or "", turn_id), user)
 
     async def find_requested(self, user: str, request_id: str) -> Run | None:
@@ -212,7 +218,7 @@ class Processes:
         Raises:
             RunsElsewhere: As for `find`.
         """
-        if not self._others and not self._waiting:
+        if self._has_all:
             return None
         return await self._go_to(await self._store.read(turns.find_newest, user, conversation_id), user)
 
@@ -336,7 +342,7 @@ class Processes:
         if how is not None and history.epoch <= MAX_CLAIMS:
             seconds = (self._store.now() - question.started).total_seconds() if question.started is not None else 0.0
             left = how.request.limits.turn_seconds - seconds
-        log.warning("turn %s of a process that ended is claimed", question.turn_id)
+        log.info("turn %s is taken over, since its process has ended", question.turn_id)
         self._waiting[question.turn_id] = _Waiting(claimed, how, time.monotonic() + min(left, RETURN_SECONDS))
 
     async def _continue_waiting(self) -> None:
@@ -353,6 +359,7 @@ class Processes:
         if waiting is None or waiting.how is None or waiting.claimed.history.user != (user or ""):
             return None
         del self._waiting[turn_id]
+        self._beginning.add(turn_id)
         try:
             run = await self._continue(waiting.claimed, waiting.how)
         except BadRequest as error:  # such as a model that this server no longer has
@@ -363,6 +370,8 @@ class Processes:
         except BaseException:  # such as an error of the store: it waits for the next look
             self._waiting[turn_id] = waiting
             raise
+        finally:
+            self._beginning.discard(turn_id)
         run.start()
         return run
 
@@ -394,5 +403,7 @@ def _look(tx: Tx, continues: bool) -> tuple[list[Process], bool]:
 def _remove_socket(address: str) -> None:
     """Remove the socket of a process that could not do it."""
     if address.startswith(UNIX):
-        with suppress(OSError):
-            Path(address.removeprefix(UNIX)).unlink()
+        with suppress(OSError):  # its folder may have those of other workers
+            path = Path(address.removeprefix(UNIX))
+            path.unlink()
+            path.parent.rmdir()

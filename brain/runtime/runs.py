@@ -80,7 +80,7 @@ class RunRegistry:
         """
         run = self._runs.get(turn_id)
         if run is None and self.processes is not None:
-            return await self.processes.find(turn_id, user)
+            run = await self.processes.find(turn_id, user) or self._runs.get(turn_id)  # which may have begun since then
         return run if run is not None and run.user == user else None
 
     async def find_requested(self, request: TurnRequest) -> Run | None:

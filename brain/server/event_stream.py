@@ -29,6 +29,9 @@ SHUTDOWN_SECONDS = 5.0
 """Time limit for turns to end at shutdown."""
 WRITE_EXTENSION = "brain.write"
 """ASGI extension of `uvicorn_protocol`: writes one chunk of the body immediately, or returns False."""
+ABORT_EXTENSION = "brain.abort"
+"""ASGI extension of `uvicorn_protocol`: closes the connection in the middle of a response, so that the client knows
+that the response is incomplete."""
 OPENING = (TurnStart, Notice)
 """Events before the first text of the model."""
 
@@ -72,6 +75,7 @@ class Reader:
 
     Raises:
         BadRequest: `gone`, if the events after `after` have expired.
+        ConnectionAbortedError: from the iterator: another process continues the turn.
     """
 
     def __init__(
@@ -93,7 +97,8 @@ class Reader:
         self._pending_limit = self._pending_bytes + PENDING_BYTES
         # the numbers of the last events that this stream has, that it gave to the server, and that the server has sent
         self._last_encoded, self._last_given, self._last_sent = run.log.last, after, after
-        self._is_over = run.log.has_ended or (encoder is not None and encoder.closed)  # no more data will come
+        ends = run.log.has_ended or run.log.is_cut_off or (encoder is not None and encoder.closed)
+        self._is_over = ends  # no more data will come
         self._waiter: asyncio.Future[None] | None = None
         self._heartbeat = heartbeat
         self._sent_at = self._loop.time()
@@ -105,6 +110,12 @@ class Reader:
         if self._is_over:
             return
         encoder, run = self.encoder, self._run
+        if not events:
+            self._is_over = True
+            if not self._answered.done():
+                self._answered.set_result(None)
+            self._wake()
+            return
         if not self._answered.done():
             if isinstance(events[-1], Error):
                 self._answered.set_result(events[-1])
@@ -154,6 +165,8 @@ class Reader:
     async def __anext__(self) -> bytes:
         self._last_sent = self._last_given
         while not self._pending:
+            if self._run.log.is_cut_off:
+                raise ConnectionAbortedError("another process continues the turn")
             if self._is_over:
                 raise StopAsyncIteration
             self._waiter = self._loop.create_future()
@@ -262,10 +275,14 @@ class EventStreamResponse:
             stream.write = write
         await asyncio.sleep(0)  # a run that has just started has its first event then, which goes out with the headers
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        async for data in stream:
-            if not write(data):
-                with anyio.fail_after(self._send_seconds):
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
+        try:
+            async for data in stream:
+                if not write(data):
+                    with anyio.fail_after(self._send_seconds):
+                        await send({"type": "http.response.body", "body": data, "more_body": True})
+        except ConnectionAbortedError:
+            scope["extensions"][ABORT_EXTENSION]()
+            await _receive_nothing()  # until the disconnect
         with anyio.fail_after(self._send_seconds):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from brain.errors import RunsElsewhere
 from brain.runtime.engine import Engine
 from brain.server.admission import ConnectionLimits
-from brain.server.event_stream import UNREAD_HEARTBEATS, WRITE_EXTENSION, wait_for_disconnect
+from brain.server.event_stream import ABORT_EXTENSION, UNREAD_HEARTBEATS, WRITE_EXTENSION, wait_for_disconnect
 
 HEADER = b"brain-forwarded"
 """`1;PROCESS;USER;UNIX_MS;NONCE;SIGNATURE`: the sender, the user, percent-encoded, and the time of the store."""
@@ -26,9 +26,6 @@ PREFIX_HEADER = b"x-forwarded-prefix"
 """The path below which the client reaches Brain, percent-encoded."""
 SIGNED_SECONDS = 60.0
 """Maximum difference between the time of a signature and the store's clock."""
-ABORT_EXTENSION = "brain.abort"
-"""ASGI extension of `uvicorn_protocol`: closes the connection in the middle of a response, so that the client knows
-that the response is incomplete."""
 READ_AHEAD = 2
 """Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
 MISDIRECTED = 421

@@ -50,6 +50,7 @@ class ServerState:
         self.socket_folder: Path | None = None
         self.task_readers: Counter[str] = Counter()
         self._written = 0
+        self._stopping: asyncio.Task[None] | None = None
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
 
     @asynccontextmanager
@@ -122,9 +123,12 @@ class ServerState:
         await self.stop_turns()
 
     async def stop_turns(self) -> None:
-        """Take no more turns; end those that no other process continues, after `Engine.drain`."""
-        if self.engine.is_closing:
-            return
+        """Take no more turns; end those that no other process continues, after `Engine.drain`. Can be called twice."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop_turns(), name="stop turns")
+        await asyncio.shield(self._stopping)
+
+    async def _stop_turns(self) -> None:
         self.acceptor.close()
         await self.engine.drain()
         self.engine.store.limit_waiting(SHUTDOWN_SECONDS)

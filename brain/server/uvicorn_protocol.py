@@ -8,8 +8,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from brain.server.admission import Reason, raw_rejection
-from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION
-from brain.server.forwarding import ABORT_EXTENSION
+from brain.server.event_stream import ABORT_EXTENSION, SHUTDOWN_SECONDS, WRITE_EXTENSION
 from brain.server.middleware import client_network
 from brain.server.state import ServerState
 

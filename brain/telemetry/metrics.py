@@ -150,6 +150,10 @@ class Metrics:
         """Count the start of a turn."""
         self._running.inc()
 
+    def count_handover(self) -> None:
+        """Count that another process continues a turn, and records its end."""
+        self._running.dec()
+
     def count_streams(self, change: int) -> None:
         """Add to the number of open streams."""
         self._streams.inc(change)

@@ -281,11 +281,11 @@ class CallGroup:
                 last, last_at = progress, now
                 self._state.emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
+        self._state.emit((call.start_event(),))
         call.has_started = True
         if self._state.checkpoint is not None and not self._policy.is_read_only(call.name, call.params or {}):
             self._unrepeatable.add(call.id)
             await self._state.checkpoint()
-        self._state.emit((call.start_event(),))
         dependencies = self._dependencies(entry, context, seconds)
         return await execute(entry.specialist, function, dependencies, report, timeout=seconds)
 

@@ -79,7 +79,7 @@ def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(brain: Brain, folder: 
     code, out, err = brain("ask", "--model", script(folder, [call], ["So it is ", "two."]), "how many?")
     assert (code, out) == (0, "I count: So it is two.\n")
     lines = [line.partition(" ms")[0].rstrip("0123456789") for line in err.splitlines()]
-    assert '… count {"to": 2}' in lines
+    assert lines[0] == '… count {"to": 2}'
     assert "✓ count, " in lines
     assert any(line.startswith("✗ unknown: unknown: ") for line in lines)
 

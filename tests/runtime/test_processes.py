@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -177,7 +177,7 @@ def test_a_process_without_others_needs_no_renewal(tmp_path: Path, monkeypatch: 
             async with opened(tmp_path / "brain.db") as other:
                 await other.processes.look()
                 await alone.processes.look()  # it sees the other one, and renews its lease
-                assert (alone.processes.any, other.processes.can_take_over) == (True, True)
+                assert (alone.processes.can_take_over, other.processes.can_take_over) == (True, True)
                 assert [one.is_over for one in await store.read(processes.read)] == [False, False]
                 run = await alone.start("a")
                 await run.wait_ended()
@@ -210,6 +210,19 @@ async def test_a_detached_turn_continues_from_its_checkpoint(here: Process, ther
     await run.wait_ended()
     assert run.log.is_cut_off
     assert await here.stored() == [stored]
+
+
+@with_two
+async def test_a_client_may_come_back_at_any_moment_of_a_take_over(here: Process, there: Process) -> None:
+    run = await here.start([asyncio.Event()], **DETACHED)
+    there.plays("a")
+    burying = asyncio.create_task(there.bury(here))
+    while not burying.done():
+        await asyncio.sleep(0)
+        with suppress(RunsElsewhere):  # it is asked again soon
+            assert await there.find(run) is not None
+    await burying
+    assert await there.find(run) is not None
 
 
 @with_two

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brain_servers import Server, brain_served, client_of, plain, post, problem, script, served, settings, streaming
+from brain_servers import Server, brain_served, client_of, plain, post, problem, script, served, settings
 from limits import WAIT_SECONDS
 from starlette.applications import Starlette
 from starlette.middleware import Middleware

@@ -24,8 +24,8 @@ from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.runtime.processes import Processes
 from brain.server.admission import ConnectionLimits
-from brain.server.event_stream import WRITE_EXTENSION
-from brain.server.forwarding import ABORT_EXTENSION, Forwarding, RecordedBody
+from brain.server.event_stream import ABORT_EXTENSION, WRITE_EXTENSION
+from brain.server.forwarding import Forwarding, RecordedBody
 from brain.server.routes import requests
 
 NOW = 1_800_000_000.0

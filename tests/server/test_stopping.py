@@ -66,9 +66,9 @@ class Calls:
             return "Sent."
 
         return registry_of(
-            *(specialist(timeout=60)(one) for one in (waits, deaf, blocks)),
+            *(specialist(timeout=60, read_only=True)(one) for one in (waits, deaf, blocks)),
             specialist(approval="always")(letter),
-            specialist(name="reads", timeout=60, activates_on=["text"])(waits),
+            specialist(name="reads", timeout=60, read_only=True, activates_on=["text"])(waits),
         )
 
 

@@ -186,3 +186,35 @@ def test_every_byte_of_a_completion(server: Server, turn: Callable[[], Player], 
     if usage and b'"error"' not in body:
         assert [chunk["usage"] is None for chunk in chunks] == [*[True] * (len(chunks) - 1), False]
         assert chunks[-1]["choices"] == []
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_the_connections_of_a_turn_that_another_process_continues_break(server: Server, number: int) -> None:
+    """Whether a reader waits for its first event or has had some; a proper end would be that of the answer."""
+    server.play(Player(["One, ", "two, ", asyncio.Event()]))
+    with client_of(server) as client:
+        turn_id = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
+        path = f"/v1/turns/{turn_id}/events"
+        with client.stream("GET", path) as response:
+            lines = response.iter_lines()
+            while '"two, "' not in next(lines):
+                pass
+            with client.stream("GET", path, params={"after": number}) as other:
+                others = other.iter_lines()
+                for _ in range(4 * (3 - number)):
+                    next(others)
+                hand_over(server, turn_id)
+                for reader in (lines, others):
+                    with pytest.raises(httpx.RemoteProtocolError):
+                        list(reader)
+
+
+def hand_over(server: Server, turn_id: str) -> None:
+    """Let a process continue the turn that is none of the test."""
+
+    async def hand_over_run() -> None:
+        (run,) = [run for run in server.engine.runs.running if run.id == turn_id]
+        server.engine.runs.hand_over(run)
+        await run.wait_ended()
+
+    server.on_loop(hand_over_run())

@@ -127,8 +127,6 @@ def test_a_call_that_fails(code: str, marker: str, runs: bool, reason: str | Non
     ],
 )
 def test_a_call_of_an_interrupted_turn_is_checked_again(call: Call, ends: list[Any]) -> None:
-    async def store(exchange: Exchange) -> None: ...
-
     question = Exchange("Hi", [call])
     events, _, _ = played("Done.", conversation=History("c", question=question), resumes_after=0)
     assert events[:-2] == ends

@@ -82,7 +82,7 @@ class Endpoint:
         method = scope["method"]
         respond = self._functions["GET" if method == "HEAD" else method]
         processes = scope["app"].state.brain.engine.runs.processes
-        if processes is None or not processes.any or FORWARDED in scope:
+        if processes is None or FORWARDED in scope:
             response = await respond(Request(scope, receive))
             await response(scope, receive, send)
         else:

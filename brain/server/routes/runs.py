@@ -63,7 +63,10 @@ async def begin_run(
     def record_end(run: Run) -> None:
         state.rate_limits.release(user)
         state.admission.count_end()
-        state.telemetry.record(run.snapshot(), run.conversation_id, user, traceparent)
+        if run.log.is_cut_off:
+            state.telemetry.metrics.count_handover()
+        else:
+            state.telemetry.record(run.snapshot(), run.conversation_id, user, traceparent)
 
     if state.engine.is_closing:
         raise unavailable("stopping")
