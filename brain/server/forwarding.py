@@ -242,8 +242,7 @@ def _request_head(scope: Scope, target: bytes, signature: bytes) -> tuple[bytes,
     headers += [
         (b"x-forwarded-proto", scope["scheme"].encode()),
         (PREFIX_HEADER, quote(scope.get("root_path", "")).encode()),
-        (HEADER, signature),
-        (b"connection", b"close"),
+        (HEADER, signature),  # no `connection: close`: an owner that rejects a body would close before it has read it
     ]
     if is_chunked:
         headers.append((b"transfer-encoding", b"chunked"))

@@ -279,7 +279,6 @@ async def test_the_owner_gets_the_request_with_the_client_it_came_from(tmp_path:
         "x-forwarded-for": "203.0.113.9",
         "x-forwarded-proto": "https",
         "x-forwarded-prefix": "/brain",
-        "connection": "close",
     }
     assert signature[:4] == ["1", "here", "ann", "1800000000000"]
 
