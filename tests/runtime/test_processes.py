@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
@@ -362,3 +364,24 @@ async def test_a_frozen_process_is_out(here: Process, there: Process) -> None:
     with pytest.raises(BadRequest, match="took over"):
         await anext(batches)
     assert run.has_ended
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+@with_two
+async def test_only_the_socket_of_a_dead_process_is_removed(here: Process, there: Process, is_frozen: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="brain-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(folder) / "sockets" / "here.sock"
+        path.parent.mkdir()
+        listener.bind(str(path))
+        if is_frozen:
+            listener.listen()
+        await here.processes.listen_at(f"unix:{path}")
+        await there.engine.store.write(_end_lease, here.processes.process)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("brain.runtime.processes.LEASE_SECONDS", 0.0)
+            await there.processes.look()
+        assert (path.exists(), path.parent.exists()) == (is_frozen, is_frozen)
+
+
+def _end_lease(tx: Tx, process: str) -> None:
+    tx.execute("UPDATE process SET until = 0 WHERE id = ?", (process,))
