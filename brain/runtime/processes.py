@@ -169,9 +169,10 @@ class Processes:
         Raises:
             RunsElsewhere: It does.
         """
-        if process not in (self.process, *self._others):
-            await self._read()
         other = self._others.get(process)
+        if process != self.process and (other is None or not other.address):  # it may have come since the last look
+            await self._read()
+            other = self._others.get(process)
         if other is not None and other.address:
             raise RunsElsewhere(process, other.address)
 

@@ -143,6 +143,17 @@ async def test_a_turn_of_another_process_is_found_there(here: Process, there: Pr
 
 
 @with_two
+async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, there: Process) -> None:
+    await here.processes.listen_at("")
+    await there.processes.look()
+    await here.processes.listen_at("unix:/here")
+    run = await here.start([asyncio.Event()])
+    with pytest.raises(RunsElsewhere) as found:
+        await there.find(run)
+    assert found.value.address == "unix:/here"
+
+
+@with_two
 async def test_one_of_two_requests_with_an_id_begins(here: Process, there: Process) -> None:
     async def once(process: Process) -> Run | None:
         process.engine.models = [Player("a")]
