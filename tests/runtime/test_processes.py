@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
@@ -138,6 +140,17 @@ async def test_a_turn_of_another_process_is_found_there(here: Process, there: Pr
     with pytest.raises(RunsElsewhere):  # its events can be read for a while
         await there.find(run)
     assert (await there.start("b", conversation_id="d")).id != run.id
+
+
+@with_two
+async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, there: Process) -> None:
+    await here.processes.listen_at("")
+    await there.processes.look()
+    await here.processes.listen_at("unix:/here")
+    run = await here.start([asyncio.Event()])
+    with pytest.raises(RunsElsewhere) as found:
+        await there.find(run)
+    assert found.value.address == "unix:/here"
 
 
 @with_two
@@ -362,3 +375,24 @@ async def test_a_frozen_process_is_out(here: Process, there: Process) -> None:
     with pytest.raises(BadRequest, match="took over"):
         await anext(batches)
     assert run.has_ended
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+@with_two
+async def test_only_the_socket_of_a_dead_process_is_removed(here: Process, there: Process, is_frozen: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="brain-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(folder) / "sockets" / "here.sock"
+        path.parent.mkdir()
+        listener.bind(str(path))
+        if is_frozen:
+            listener.listen()
+        await here.processes.listen_at(f"unix:{path}")
+        await there.engine.store.write(_end_lease, here.processes.process)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("brain.runtime.processes.LEASE_SECONDS", 0.0)
+            await there.processes.look()
+        assert (path.exists(), path.parent.exists()) == (is_frozen, is_frozen)
+
+
+def _end_lease(tx: Tx, process: str) -> None:
+    tx.execute("UPDATE process SET until = 0 WHERE id = ?", (process,))

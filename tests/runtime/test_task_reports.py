@@ -297,6 +297,28 @@ async def test_two_processes_report_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_report_waits_for_a_turn_of_another_process(tmp_path: Path) -> None:
+    path = f"sqlite:{tmp_path / 'brain.db'}"
+    async with opened(path) as one, opened(path) as two:
+        go = asyncio.Event()
+        play(one, [go, "Hello."])
+        run = await one.begin(ask_for("Hi", conversation_id="c"), "native")
+        run.start()
+        assert one.runs.processes is not None
+        assert two.runs.processes is not None
+        await one.runs.processes.listen_at("unix:/one")
+        await two.runs.processes.look()
+        await finish(two, "read papers", "Forty papers.")
+        has_tried = asyncio.Event()
+        two.tasks.subscribe(has_tried.set)
+        while not has_tried.is_set():
+            two.reports.begin_due(await two.store.read(stored.list_unreported))
+        assert 0 < two.reports.begin_due(await two.store.read(stored.list_unreported)) <= 1
+        go.set()
+        await run.wait_ended()
+
+
+@pytest.mark.anyio
 async def test_a_frozen_process_does_not_report_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LEASE_SECONDS", 0.0)  # no other process needs time to see this one
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.01)
