@@ -197,9 +197,13 @@ class Processes:
             return None
         if (run := await self._take(turn_id, user)) is not None:
             return run
-        if process_of(turn_id) != self.process:
-            await self.check(process_of(turn_id))
-        return await self._go_to(await self._store.search(turns.find_place, user or "", turn_id), user)
+        first = process_of(turn_id)
+        if (other := self._others.get(first)) is None or not other.is_stopping:  # else another one may continue it
+            await self.check(first)
+        place = await self._store.search(turns.find_place, user or "", turn_id)
+        if place is None:  # it is not stored
+            await self.check(first)
+        return await self._go_to(place, user)
 
     async def find_requested(self, user: str, request_id: str) -> Run | None:
         """Return the run of the turn that a user began with this request ID, as `find` does.

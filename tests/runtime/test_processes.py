@@ -363,6 +363,28 @@ async def test_shutdown_hands_over_what_needs_no_client(here: Process, there: Pr
 
 
 @with_two
+async def test_a_turn_that_has_moved_is_found_while_its_first_process_stops(here: Process, there: Process) -> None:
+    moved = await here.start(["One, ", asyncio.Event()], **DETACHED)
+    other = await here.start([asyncio.Event()], conversation_id="d")  # for which that process waits
+    assert here.engine.store.path is not None
+    async with opened(here.engine.store.path) as third:
+        await here.processes.look()
+        draining = asyncio.create_task(here.engine.drain())
+        await moved.wait_ended()
+        await there.start([asyncio.Event()], conversation_id="e")
+        await there.processes.look()
+        await third.processes.look()
+        with pytest.raises(RunsElsewhere) as found:
+            await third.find(moved)
+        assert found.value.process == there.processes.process
+        with pytest.raises(RunsElsewhere) as found:
+            await third.find(other)
+        assert found.value.process == here.processes.process
+        other.stop()
+        await draining
+
+
+@with_two
 async def test_a_frozen_process_is_out(here: Process, there: Process) -> None:
     here.engine.models = [Player(["a", asyncio.Event()])]
     run = await here.engine.begin(ask_for(conversation_id="c"), "native")
