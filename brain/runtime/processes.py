@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_bytes
 from typing import NamedTuple
 
 import msgspec
@@ -83,7 +84,7 @@ class Processes:
     """
 
     def __init__(self, store: Store, recent: int, continue_turn: Continue, hand_over: Callable[[Run], None]) -> None:
-        self.secret = b""
+        self.secret = token_bytes(32)  # that nobody knows, until this process has joined
         self.address = ""
         self.is_closing = False
         self._store = store

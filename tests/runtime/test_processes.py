@@ -153,6 +153,19 @@ async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, th
     assert found.value.address == "unix:/here"
 
 
+def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(tmp_path: Path, monkeypatch: Any) -> None:
+    def fail(tx: Tx, address: str) -> str:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr("brain.store.processes.add", fail)
+
+    async def main() -> set[bytes]:
+        async with opened(tmp_path / "brain.db") as one, opened(tmp_path / "brain.db") as two:
+            return {one.processes.secret, two.processes.secret}
+
+    assert [len(secret) for secret in asyncio.run(main())] == [32, 32]
+
+
 @with_two
 async def test_one_of_two_requests_with_an_id_begins(here: Process, there: Process) -> None:
     async def once(process: Process) -> Run | None:
