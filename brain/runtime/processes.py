@@ -321,8 +321,13 @@ class Processes:
 
     def add(self, run: Run, lease: ExchangeLease) -> None:
         """Write checkpoints of a run until it ends."""
-        self._running[run.id] = _Running(run, lease)
-        run.on_end.append(lambda run: self._running.pop(run.id) and None)
+        running = self._running[run.id] = _Running(run, lease)
+
+        def remove(run: Run) -> None:
+            if self._running.get(run.id) is running:  # else this process itself continues the turn
+                del self._running[run.id]
+
+        run.on_end.append(remove)
 
     def release_detached(self) -> None:
         """Hand over the turns that continue without a client."""

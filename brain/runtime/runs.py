@@ -69,7 +69,7 @@ class RunRegistry:
 
     def _record_end(self, run: Run) -> None:
         self._last_end = time.monotonic()
-        if run.id in self._runs:  # otherwise another process continues it
+        if self._runs.get(run.id) is run:  # otherwise another run continues the turn
             self._ended[run.id] = self._last_end
 
     async def find(self, turn_id: str, user: str | None) -> Run | None:
@@ -153,7 +153,8 @@ class RunRegistry:
     def hand_over(self, run: Run) -> None:
         """Stop a run, which another process continues. It may be called again until the run has ended."""
         run.hand_over()
-        self._runs.pop(run.id, None)
+        if self._runs.get(run.id) is run:
+            del self._runs[run.id]
 
     def close(self) -> None:
         """Drop all runs."""

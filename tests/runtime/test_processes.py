@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from turn_helpers import Item, Player, ask_for, echo, registry_of, sends
@@ -153,7 +153,7 @@ async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, th
     assert found.value.address == "unix:/here"
 
 
-def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(tmp_path: Path, monkeypatch: Any) -> None:
+def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(tx: Tx, address: str) -> str:
         raise StoreError("the disk is full")
 
@@ -410,6 +410,47 @@ async def test_a_frozen_process_is_out(here: Process, there: Process) -> None:
     with pytest.raises(BadRequest, match="took over"):
         await anext(batches)
     assert run.has_ended
+
+
+class Unclosable(asyncio.Event):
+    """What a model waits for: it is not set, and a model that is cancelled goes on until `released` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        try:
+            return await super().wait()
+        except asyncio.CancelledError:
+            await self.released.wait()
+            raise
+
+
+@with_two
+async def test_a_frozen_process_may_continue_its_own_turn(here: Process, there: Process) -> None:
+    waits = Unclosable()
+    first = await here.start(["One, ", waits], **DETACHED)
+    await until(first, lambda: Token("One, ") in first.log.events())
+    await here.processes.look()
+    await there.engine.store.write(_remove, here.processes.process)
+    here.engine.models = [Player(script=lambda turn_pass: ["two, ", asyncio.Event()])]
+    for _ in range(2):  # it joins again, then it claims
+        await here.processes.look()
+    second = await here.find(first)
+    assert second is not None
+    assert second is not first
+    await until(second, lambda: second.snapshot().answer == "One, two, ")
+    waits.released.set()
+    await first.wait_ended()
+    await here.processes.look()
+    assert await here.find(first) is second
+    there.plays("three.")
+    await there.bury(here)
+    third = await there.find(first)
+    assert third is not None
+    await third.wait_ended()
+    assert [one.answer for one in await there.stored()] == ["One, two, three."]
 
 
 @pytest.mark.parametrize("is_frozen", [True, False])
