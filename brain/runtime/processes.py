@@ -122,7 +122,7 @@ class Processes:
         """
         self.address = address
         try:
-            await self._store.write_unsynced(processes.set_address, address)
+            await self._store.write_unsynced(processes.renew, address)
             await self._claim()
         except StoreError as error:  # such as of a file that cannot be written
             log.warning("other processes cannot reach this one yet: %s", error)
@@ -235,11 +235,8 @@ class Processes:
             return None
         if (run := await self._take(place.turn_id, user)) is not None:
             return run
-        if place.process != self.process:
-            await self.check(place.process)
-        elif place.is_running:  # it begins at this moment
-            raise RunsElsewhere(place.process, "")
-        if place.is_running and place.process not in self._others:
+        await self.check(place.process)
+        if place.is_running and place.process not in self._others:  # it begins here now, or its process has died
             raise RunsElsewhere(place.process, "")
         return None
 
@@ -306,7 +303,7 @@ class Processes:
             return
 
         def write_all(tx: Tx) -> list[str]:
-            processes.renew(tx)
+            processes.renew(tx, self.address)
             return [turn_id for turn_id, draft in writes.items() if not draft(tx)]
 
         try:

@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from brain.errors import RunsElsewhere
 from brain.runtime.engine import Engine
+from brain.runtime.processes import UNIX
 from brain.server.admission import ConnectionLimits
 from brain.server.event_stream import ABORT_EXTENSION, UNREAD_HEARTBEATS, WRITE_EXTENSION, wait_for_disconnect
 
@@ -276,8 +277,8 @@ async def _connect(address: str, method: str) -> "_Connection":
     """Connect to `unix:PATH` or `http://HOST:PORT`."""
     loop = asyncio.get_running_loop()
     connection = _Connection(method)
-    if address.startswith("unix:"):
-        await loop.create_unix_connection(lambda: connection, address.removeprefix("unix:"))
+    if address.startswith(UNIX):
+        await loop.create_unix_connection(lambda: connection, address.removeprefix(UNIX))
     else:
         host, _, port = address.removeprefix("http://").rpartition(":")
         await loop.create_connection(lambda: connection, host.strip("[]"), int(port))

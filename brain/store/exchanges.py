@@ -25,7 +25,7 @@ SOURCES: Mapping[Source, int] = {"chat": 1, "voice": 2, "api": 4, "task": 8, "re
 RUNNING = "exchange e WHERE e.unindexed = 1 AND e.outcome = ''"
 """Selects the running exchanges `e`, by the index `exchange_unindexed`."""
 IS_ALIVE = "(e.process = ? OR e.process IN (SELECT id FROM process))"
-"""Whether the process of exchange `e` lives; the value is the process that asks."""
+"""Whether the process of exchange or task `e` lives; the value is the process that asks."""
 IS_LISTED = f"c.sources & {SOURCES['task']} = 0"
 """Whether lists, searches and counts include conversation `c`: not one in which a task runs."""
 IN_CONVERSATION = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}"

@@ -1,7 +1,8 @@
 """The processes that use a store. A process lives while it has a row here.
 
-Each renews its lease once a second as long as there are others. Whoever finds a lease that is over deletes the row; the
-turns and tasks of that process can then be claimed. A process that was only frozen finds that its row is gone.
+Each renews its lease once a second as long as there are others. Any process that finds a lease that is over deletes the
+row; the turns and tasks of the dead process can then be claimed. A process that was only frozen finds that its row is
+gone.
 """
 
 from typing import NamedTuple
@@ -41,19 +42,14 @@ def add(tx: Tx, address: str) -> str:
     return str(tx.execute("SELECT result FROM exam WHERE name = ?", (PROCESS_SECRET,)).fetchone()[0])
 
 
-def renew(tx: Tx) -> bool:
-    """Renew the lease of this process; return False if another process found that it was over."""
-    return bool(tx.execute("UPDATE process SET until = ? WHERE id = ?", (_until(tx), tx.process)).rowcount)
+def renew(tx: Tx, address: str) -> None:
+    """Renew the lease of this process and its address, unless another process found that the lease was over."""
+    tx.execute("UPDATE process SET until = ?, address = ? WHERE id = ?", (_until(tx), address, tx.process))
 
 
 def stop(tx: Tx) -> None:
     """Record that this process takes no new turns."""
     tx.execute("UPDATE process SET is_stopping = 1 WHERE id = ?", (tx.process,))
-
-
-def set_address(tx: Tx, address: str) -> None:
-    """Record where this process takes forwarded requests."""
-    tx.execute("UPDATE process SET address = ? WHERE id = ?", (address, tx.process))
 
 
 def remove(tx: Tx) -> None:

@@ -55,7 +55,7 @@ TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "skipped", "approv
 
 log = logging.getLogger("brain")
 
-_ORPHANS = "task WHERE state = 'running' AND process <> ? AND process NOT IN (SELECT id FROM process)"
+_ORPHANS = f"task e WHERE e.state = 'running' AND NOT {exchanges.IS_ALIVE}"
 """Selects the running tasks of processes that have died; the value is the process that asks."""
 _RUNNING_OF_USER = "SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user"
 

@@ -32,8 +32,8 @@ from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
 from brain.text import first_words
 
-MAX_CLAIMS = 20
-"""Turns that a process claims at once, so that several share those of one that died."""
+CLAIMED_AT_ONCE = 20
+"""Limit of turns that a process claims in one transaction, so that several share those of one that died."""
 REPEAT_SECONDS = 300
 """Time after the end of a turn in which another request with its ID is the same request."""
 
@@ -415,10 +415,10 @@ def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], b
     found = tx.execute(
         f"UPDATE exchange SET process = ?, epoch = epoch + 1 WHERE key IN ({_ORPHANS} ORDER BY e.key LIMIT ?) "
         "RETURNING key",
-        (tx.process, tx.process, continues, MAX_CLAIMS),
+        (tx.process, tx.process, continues, CLAIMED_AT_ONCE),
     ).fetchall()
     claimed = [_claimed(tx, key, recent) for (key,) in sorted(found)]
-    return [one for one in claimed if one is not None], len(found) == MAX_CLAIMS
+    return [one for one in claimed if one is not None], len(found) == CLAIMED_AT_ONCE
 
 
 def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:

@@ -153,7 +153,9 @@ async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, th
     assert found.value.address == "unix:/here"
 
 
-def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(tx: Tx, address: str) -> str:
         raise StoreError("the disk is full")
 

@@ -73,7 +73,7 @@ async def die(dead: Store, heir: Store) -> None:
     """Let the lease of a process end, and another one find that."""
     assert isinstance(heir.uptime, Uptime)
     heir.uptime.now += processes.LEASE_SECONDS + 0.1
-    await heir.write(processes.renew)
+    await heir.write(processes.renew, "")
     assert await heir.write(processes.remove_dead)
     assert dead.process not in {one.id for one in await heir.read(processes.read)}
 
@@ -104,13 +104,15 @@ async def test_a_process_lives_until_its_lease_is_over(machine: Machine) -> None
     )
     uptime.now += 2.9
     assert await machine.others() == [(False, False), (False, False)]
-    assert [await one.write(processes.renew), await three.write(processes.renew)] == [True, True]
+    await one.write(processes.renew, "unix:0")
+    await three.write(processes.renew, "unix:2")
     await one.write(processes.stop)
     uptime.now += 0.2
     assert await machine.others() == [(False, True), (True, False)]
     assert await three.write(processes.remove_dead) == ["unix:1"]
     assert await three.write(processes.remove_dead) == []
-    assert [await one.write(processes.renew), await two.write(processes.renew)] == [True, False]
+    await one.write(processes.renew, "unix:0")
+    await two.write(processes.renew, "unix:1")  # it is out
     assert await machine.others() == [(False, True)]
     await one.write(processes.remove)
     assert await machine.others() == []
@@ -122,8 +124,7 @@ async def test_a_process_never_removes_itself(machine: Machine) -> None:
     _, two, _ = machine.stores
     assert sorted(await two.write(processes.remove_dead)) == ["unix:0", "unix:2"]
     assert [one.id for one in await two.read(processes.read)] == [two.process]
-    await two.write(processes.set_address, "unix:new")
-    assert await two.write(processes.renew)
+    await two.write(processes.renew, "unix:new")
     (found,) = await two.read(processes.read)
     assert (found.address, found.is_over) == ("unix:new", False)
 
@@ -151,7 +152,7 @@ async def test_turns_of_a_dead_process_are_claimed_once_each_and_twenty_at_a_tim
         await begin(dead, name)
     await begin(one, "own")
     assert [await claim(store) for store in machine.stores] == [[], [], []]  # its process lives
-    await two.write(processes.renew)
+    await two.write(processes.renew, "")
     await die(dead, two)
     await join(one)
     counts, found = [], []
