@@ -347,8 +347,8 @@ class CallGroup:
             sent: What the call sends to other hosts.
         """
         request, approvals = self._setup.request, self._state.approvals
-        is_continued = request.task is not None  # it can wait for days
-        if not is_continued and not request.asks_person:
+        is_task = request.task is not None  # it can wait for days
+        if not is_task and not request.asks_person:
             reasons = NO_APPROVER_TO_SEND if sent else NO_APPROVER
             return Failure("declined", *(NO_APPROVER_PRIVATE if request.private else reasons))
         if sum(map(len, sent)) > MAX_SENT_LENGTH:
@@ -361,7 +361,7 @@ class CallGroup:
             preview = await self._preview(call, entry, context, sent)
             if isinstance(preview, Failure):
                 return preview
-            if is_continued:
+            if is_task:
                 return preview if was_approved and call.preview == former else SUSPENDED
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(gathering_until):
