@@ -8,6 +8,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from urllib.parse import quote, unquote
 
 import anyio
@@ -25,6 +26,8 @@ PREFIX_HEADER = b"x-forwarded-prefix"
 """The path below which the client reaches Brain, percent-encoded."""
 SIGNED_SECONDS = 60.0
 """Maximum difference between the time of a signature and the store's clock."""
+READ_AHEAD = 2
+"""Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
 MISDIRECTED = 421
 """Status of the owner if the turn is not there. The sender looks for the turn again."""
 
@@ -61,6 +64,18 @@ class RecordedBody:
             self._messages.append(message)
             self._next += 1
         return message
+
+    async def has_disconnected(self, seconds: float) -> bool:
+        """Wait so long. Return whether the client has disconnected, as far as that is known without reading much."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while len(self._messages) < READ_AHEAD or not self._messages[-1].get("more_body", False):
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        return True
+                    self._messages.append(message)
+                await asyncio.sleep(seconds)
+        return False
 
     def rewind(self) -> None:
         """Read the body from its start."""
@@ -227,8 +242,7 @@ def _request_head(scope: Scope, target: bytes, signature: bytes) -> tuple[bytes,
     headers += [
         (b"x-forwarded-proto", scope["scheme"].encode()),
         (PREFIX_HEADER, quote(scope.get("root_path", "")).encode()),
-        (HEADER, signature),
-        (b"connection", b"close"),
+        (HEADER, signature),  # no `connection: close`: an owner that rejects a body would close before it has read it
     ]
     if is_chunked:
         headers.append((b"transfer-encoding", b"chunked"))

