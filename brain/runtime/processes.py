@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -317,6 +318,7 @@ class Processes:
     def add(self, run: Run, lease: ExchangeLease) -> None:
         """Write checkpoints of a run until it ends."""
         self._running[run.id] = _Running(run, lease)
+        lease.on_taken = partial(self._hand_over, run)
         run.on_end.append(lambda run: self._running.pop(run.id) and None)
 
     def release_detached(self) -> None:

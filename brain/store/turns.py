@@ -281,6 +281,12 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
     return True
 
 
+def is_taken(tx: Tx, key: int, epoch: int) -> bool:
+    """Return whether another process has claimed a turn of this one."""
+    query = "SELECT 1 FROM exchange WHERE key = ? AND NOT (coalesce(process, '') = ? AND epoch = ?)"
+    return tx.execute(query, (key, tx.process, epoch)).fetchone() is not None
+
+
 def drop(tx: Tx, key: int, epoch: int) -> None:
     """Delete the question of a turn that did not begin."""
     if _is_own(tx, key, epoch):
