@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from brain.errors import RunsElsewhere
 from brain.runtime.engine import Engine
-from brain.server.admission import ConnectionLimits
+from brain.server.admission import ConnectionLimits, unavailable
 from brain.server.event_stream import ABORT_EXTENSION, UNREAD_HEARTBEATS, WRITE_EXTENSION, wait_for_disconnect
 
 HEADER = b"brain-forwarded"
@@ -146,7 +146,11 @@ class Forwarding:
             user: the user whom this process authenticated.
 
         Returns:
-            False if the owner has not responded, or does not have the turn. Then nothing was sent to the client.
+            False if the request can be repeated: the owner cannot be reached, or does not have the turn. Then nothing was
+            sent to the client.
+
+        Raises:
+            BadRequest: `unavailable`: the owner ended before it responded, and may have done what the request asks for.
         """
         processes = self._engine.runs.processes
         assert processes is not None
@@ -169,12 +173,14 @@ class Forwarding:
                 connection.write_request(head)
                 sending = asyncio.create_task(connection.send_body(body, is_chunked), name="body and disconnect")
                 sending.add_done_callback(lambda _: alive.cancel())
-                if not await connection.wait_head() or connection.status == MISDIRECTED:
+                has_head = await connection.wait_head()
+                if connection.status == MISDIRECTED:
                     return False
-                body.stop()
-                has_started = True
-                if await self._pass_on(connection, scope, send):
-                    return True
+                if has_head:
+                    body.stop()
+                    has_started = True
+                    if await self._pass_on(connection, scope, send):
+                        return True
         except TimeoutError:
             log.info("disconnected a client that does not read its stream")
         finally:
@@ -190,6 +196,8 @@ class Forwarding:
             return True
         if has_started:
             await _abort(scope, body)
+        elif scope["method"] not in ("GET", "HEAD"):
+            raise unavailable("process")
         return has_started
 
     def _count_connections(self, number: int) -> None:

@@ -19,7 +19,7 @@ from brain_servers import Process, Server, brain_served, client_of, problem, set
 from limits import WAIT_SECONDS
 from starlette.types import Message, Scope
 
-from brain.errors import RunsElsewhere
+from brain.errors import BadRequest, RunsElsewhere
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.runtime.processes import Processes
@@ -343,6 +343,14 @@ async def test_nothing_is_sent_if_the_owner_does_not_answer(tmp_path: Path, scri
     assert not await forward.run(script)
     assert forward.client.sent == []
     assert forward.connections.open_count == 0
+
+
+@pytest.mark.anyio
+async def test_what_an_owner_may_have_done_is_not_repeated(tmp_path: Path) -> None:
+    forward = Forward(tmp_path, "POST")
+    with pytest.raises(BadRequest) as found:
+        await forward.run(close)
+    assert (found.value.status, found.value.code, forward.client.sent) == (503, "unavailable", [])
 
 
 @pytest.mark.anyio

@@ -232,7 +232,7 @@ async def test_a_turn_that_nobody_can_continue_is_interrupted_with_its_text(
 
 async def test_a_task_keeps_the_calls_that_have_not_ended(machine: Machine) -> None:
     _, (dead, heir, _) = machine
-    history = await begin(dead, "c", QuestionOptions(), source="task")
+    history = await begin(dead, "c", QuestionOptions())
     so_far = question("One", "c", source="task", started=NOON, parts=[Call("write", id="c1", turn_pass=1)])
     assert await dead.write(turns.checkpoint, history.key, 0, 3, so_far)
     await die(dead, heir)
