@@ -146,7 +146,7 @@ class Forwarding:
             user: the user whom this process authenticated.
 
         Returns:
-            False if the request can be repeated: the owner cannot be reached, or does not have the turn. Then nothing was
+            False if the request can be repeated: the owner cannot be reached, or does not have the turn, and nothing was
             sent to the client.
 
         Raises:
