@@ -146,8 +146,8 @@ class Forwarding:
             user: the user whom this process authenticated.
 
         Returns:
-            False if the request can be repeated: the owner cannot be reached, or does not have the turn, and nothing was
-            sent to the client.
+            False if the request can be repeated, since the owner cannot be reached, or does not have the turn. Nothing
+            was sent to the client then.
 
         Raises:
             BadRequest: `unavailable`: the owner ended before it responded, and may have done what the request asks for.
