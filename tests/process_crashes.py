@@ -638,7 +638,6 @@ def _read_log(judge: Judge, err: str) -> None:
     for line in err.splitlines():
         if "Traceback" in line or re.match(r"(ERROR|CRITICAL)", line):
             judge.say(None, line)
-    judge.counts["turns claimed"] += err.count("of a process that ended is claimed")
     judge.counts["considered dead"] += err.count("was considered dead")
 
 
