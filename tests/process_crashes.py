@@ -602,7 +602,7 @@ class Servers:
 
 def workers_of(server: Process) -> list[int]:
     """Return the process IDs of the workers of a server."""
-    command = ["ps", "-o", "pid=,args=", "--ppid", str(server.process.pid)]
+    command = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(server.process.pid)]
     lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
     return [int(line.split()[0]) for line in lines if "spawn_main" in line]
 
@@ -638,7 +638,6 @@ def _read_log(judge: Judge, err: str) -> None:
     for line in err.splitlines():
         if "Traceback" in line or re.match(r"(ERROR|CRITICAL)", line):
             judge.say(None, line)
-    judge.counts["turns claimed"] += err.count("of a process that ended is claimed")
     judge.counts["considered dead"] += err.count("was considered dead")
 
 
