@@ -38,6 +38,8 @@ _HOP_BY_HOP = frozenset(
 _CHECKED_HERE = frozenset((HEADER, b"authorization", b"cookie", b"expect", b"forwarded", b"origin", b"x-real-ip"))
 """Headers that end here: this process has checked them, and the signature has the user. Without `Origin`, the owner
 adds no CORS headers, which this process adds."""
+_MESSAGE = frozenset(b"content-encoding content-length content-type host".split())
+"""Headers that are never about one connection, even if `Connection` names them: a body needs its framing."""
 _OWN = frozenset((b"date", b"server"))
 """Response headers that each server adds itself."""
 
@@ -263,7 +265,9 @@ def _end_to_end(headers: Headers, without: frozenset[bytes]) -> Iterable[tuple[b
     """The headers that are not about one connection."""
     headers = [*headers]
     named = b",".join(value for name, value in headers if name == b"connection").lower()
-    hops = _HOP_BY_HOP | without | {one.strip() for one in named.split(b",")} if named else _HOP_BY_HOP | without
+    hops = _HOP_BY_HOP | without
+    if named:
+        hops |= {one.strip() for one in named.split(b",")} - _MESSAGE
     return [header for header in headers if header[0] not in hops]
 
 

@@ -334,10 +334,8 @@ def release(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> None
 
 def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
     """Add to an exchange what its drafts have; return the number of the last event, 0 without drafts."""
-    number = 0
     found = tx.execute("SELECT last, data FROM draft WHERE exchange = ? ORDER BY key", (key,)).fetchall()
-    for last, data in found:
-        number, appended = last, msgspec.json.decode(data, type=Appended)
+    for appended in rows.readable(_read_draft, ((key, data) for _, data in found)):
         part = exchange.parts[-1] if exchange.parts else None
         if appended.text and isinstance(part, Text):
             exchange.parts[-1] = Text(part.text + appended.text, part.turn_pass)
@@ -349,7 +347,14 @@ def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
             joined = msgspec.structs.replace(added[0], text=former[-1].text + added[0].text)
             added, former = (joined, *added[1:]), former[:-1]
         exchange.annotations = (*former, *added)
-    return number
+    return int(found[-1][0]) if found else 0
+
+
+def _read_draft(row: tuple[int, str]) -> Appended:
+    try:
+        return msgspec.json.decode(row[1], type=Appended)
+    except msgspec.MsgspecError:
+        raise rows.Damaged(f"a draft of exchange {row[0]}") from None
 
 
 # turns of other processes

@@ -289,9 +289,10 @@ async def test_the_owner_gets_the_request_with_the_client_it_came_from(tmp_path:
     [
         ({"content-length": "7"}, b"onetwo!"),
         ({"transfer-encoding": "chunked"}, b"3\r\none\r\n3\r\ntwo\r\n1\r\n!\r\n0\r\n\r\n"),
+        ({"content-length": "7", "connection": "Content-Length, host"}, b"onetwo!"),
         ({}, b"3\r\none\r\n3\r\ntwo\r\n1\r\n!\r\n0\r\n\r\n"),
     ],
-    ids=["length", "chunks", "HTTP/2"],
+    ids=["length", "chunks", "connection", "HTTP/2"],
 )
 async def test_a_body_keeps_its_framing(tmp_path: Path, headers: Mapping[str, str], framed: bytes) -> None:
     got = b""
