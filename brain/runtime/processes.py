@@ -1,10 +1,13 @@
 """This process among those that use the store: its lease, the checkpoints of its turns, and the turns of the dead."""
 
 import asyncio
+import errno
 import logging
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -167,9 +170,10 @@ class Processes:
         Raises:
             RunsElsewhere: It does.
         """
-        if process not in (self.process, *self._others):
-            await self._read()
         other = self._others.get(process)
+        if process != self.process and (other is None or not other.address):  # it may have come since the last look
+            await self._read()
+            other = self._others.get(process)
         if other is not None and other.address:
             raise RunsElsewhere(process, other.address)
 
@@ -314,6 +318,7 @@ class Processes:
     def add(self, run: Run, lease: ExchangeLease) -> None:
         """Write checkpoints of a run until it ends."""
         self._running[run.id] = _Running(run, lease)
+        lease.on_taken = partial(self._hand_over, run)
         run.on_end.append(lambda run: self._running.pop(run.id) and None)
 
     def release_detached(self) -> None:
@@ -401,9 +406,12 @@ def _look(tx: Tx, continues: bool) -> tuple[list[Process], bool]:
 
 
 def _remove_socket(address: str) -> None:
-    """Remove the socket of a process that could not do it."""
-    if address.startswith(UNIX):
-        with suppress(OSError):  # its folder may have those of other workers
-            path = Path(address.removeprefix(UNIX))
+    """Remove the socket of a process that could not do it. A frozen one still listens, and needs it when it wakes."""
+    if not address.startswith(UNIX):
+        return
+    path = Path(address.removeprefix(UNIX))
+    with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+        client.setblocking(False)
+        if client.connect_ex(str(path)) == errno.ECONNREFUSED:
             path.unlink()
-            path.parent.rmdir()
+            path.parent.rmdir()  # unless it has those of other workers

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from brain.errors import BadRequest, StoreError
+from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.messages import Exchange, History, TaskNews
 from brain.prompts.task_news import write_news
 from brain.runtime.run import Run
@@ -162,7 +162,7 @@ class TaskReports:
             await run.wait_ended()
             if run.snapshot().error is not None:
                 pause = FAILED_SECONDS
-        except (ConversationBusy, NothingToReport):
+        except (ConversationBusy, NothingToReport, RunsElsewhere):
             pause = BUSY_SECONDS
         except (BadRequest, StoreError) as error:
             log.warning("conversation %s: a report could not begin: %s", key[1], error)

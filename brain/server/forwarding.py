@@ -8,6 +8,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from urllib.parse import quote, unquote
 
 import anyio
@@ -16,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from brain.errors import RunsElsewhere
 from brain.runtime.engine import Engine
-from brain.server.admission import ConnectionLimits
+from brain.server.admission import ConnectionLimits, unavailable
 from brain.server.event_stream import ABORT_EXTENSION, UNREAD_HEARTBEATS, WRITE_EXTENSION, wait_for_disconnect
 
 HEADER = b"brain-forwarded"
@@ -25,6 +26,8 @@ PREFIX_HEADER = b"x-forwarded-prefix"
 """The path below which the client reaches Brain, percent-encoded."""
 SIGNED_SECONDS = 60.0
 """Maximum difference between the time of a signature and the store's clock."""
+READ_AHEAD = 2
+"""Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
 MISDIRECTED = 421
 """Status of the owner if the turn is not there. The sender looks for the turn again."""
 
@@ -63,6 +66,18 @@ class RecordedBody:
             self._messages.append(message)
             self._next += 1
         return message
+
+    async def has_disconnected(self, seconds: float) -> bool:
+        """Wait so long. Return whether the client has disconnected, as far as that is known without reading much."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while len(self._messages) < READ_AHEAD or not self._messages[-1].get("more_body", False):
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        return True
+                    self._messages.append(message)
+                await asyncio.sleep(seconds)
+        return False
 
     def rewind(self) -> None:
         """Read the body from its start."""
@@ -133,7 +148,11 @@ class Forwarding:
             user: the user whom this process authenticated.
 
         Returns:
-            False if the owner has not responded, or does not have the turn. Then nothing was sent to the client.
+            False if the request can be repeated, since the owner cannot be reached, or does not have the turn. Nothing
+            was sent to the client then.
+
+        Raises:
+            BadRequest: `unavailable`: the owner ended before it responded, and may have done what the request asks for.
         """
         processes = self._engine.runs.processes
         assert processes is not None
@@ -156,12 +175,14 @@ class Forwarding:
                 connection.write_request(head)
                 sending = asyncio.create_task(connection.send_body(body, is_chunked), name="body and disconnect")
                 sending.add_done_callback(lambda _: alive.cancel())
-                if not await connection.wait_head() or connection.status == MISDIRECTED:
+                has_head = await connection.wait_head()
+                if connection.status == MISDIRECTED:
                     return False
-                body.stop()
-                has_started = True
-                if await self._pass_on(connection, scope, send):
-                    return True
+                if has_head:
+                    body.stop()
+                    has_started = True
+                    if await self._pass_on(connection, scope, send):
+                        return True
         except TimeoutError:
             log.info("disconnected a client that does not read its stream")
         finally:
@@ -177,6 +198,8 @@ class Forwarding:
             return True
         if has_started:
             await _abort(scope, body)
+        elif scope["method"] not in ("GET", "HEAD"):
+            raise unavailable("process")
         return has_started
 
     def _count_connections(self, number: int) -> None:
@@ -229,8 +252,7 @@ def _request_head(scope: Scope, target: bytes, signature: bytes) -> tuple[bytes,
     headers += [
         (b"x-forwarded-proto", scope["scheme"].encode()),
         (PREFIX_HEADER, quote(scope.get("root_path", "")).encode()),
-        (HEADER, signature),
-        (b"connection", b"close"),
+        (HEADER, signature),  # no `connection: close`: an owner that rejects a body would close before it has read it
     ]
     if is_chunked:
         headers.append((b"transfer-encoding", b"chunked"))

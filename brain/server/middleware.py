@@ -152,7 +152,8 @@ def _is_script(headers: Headers) -> bool:
 class CorsMiddleware(CORSMiddleware):
     """Lets pages of the configured origins read responses and use sessions.
 
-    All headers are allowed: `OriginMiddleware` has already rejected other origins.
+    All headers are allowed: `OriginMiddleware` has already rejected other origins. The process that the client reached
+    adds the headers of responses, also of those from another process.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -165,6 +166,9 @@ class CorsMiddleware(CORSMiddleware):
             allow_private_network=True,
             expose_headers=EXPOSED_HEADERS,
         )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self.app if FORWARDED in scope else super().__call__)(scope, receive, send)
 
     def preflight_response(self, request_headers: Headers) -> Response:
         response = super().preflight_response(request_headers)

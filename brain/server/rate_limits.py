@@ -82,6 +82,12 @@ class UserRateLimits:
         if user in self._buckets:  # users without limits have no bucket
             self._buckets[user].running -= 1
 
+    def undo(self, user: str | None) -> None:
+        """Undo an `acquire`: another process starts the turn, and counts it."""
+        if user in self._buckets:
+            self._buckets[user].running -= 1
+            self._buckets[user].tokens += 1
+
 
 class _Window(NamedTuple):
     """Failures in the minute that ends at `end`."""

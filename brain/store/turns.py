@@ -134,7 +134,9 @@ def write_question(
         taken = find_request(tx, user, options.request_id)
         if taken is not None and (taken.is_running or taken.process != tx.process):  # else this process has dropped it
             raise RequestTaken
-    if question.source != "task" and tasks.is_work(tx, number, conversation_id):
+    if question.source == "task":
+        tasks.check_running(tx, number, conversation_id)
+    elif tasks.is_work(tx, number, conversation_id):
         message = "A background task works in this conversation. Send the message to another one."
         raise BadRequest(message, "conversation_id")
     query = "SELECT key, private FROM conversation WHERE user = ? AND id = ?"
@@ -279,6 +281,12 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
     if replaced is not None:
         exchanges.set_title(tx, conversation)
     return True
+
+
+def is_taken(tx: Tx, key: int, epoch: int) -> bool:
+    """Return whether another process has claimed a turn of this one."""
+    query = "SELECT 1 FROM exchange WHERE key = ? AND NOT (coalesce(process, '') = ? AND epoch = ?)"
+    return tx.execute(query, (key, tx.process, epoch)).fetchone() is not None
 
 
 def drop(tx: Tx, key: int, epoch: int) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
@@ -141,6 +143,17 @@ async def test_a_turn_of_another_process_is_found_there(here: Process, there: Pr
 
 
 @with_two
+async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, there: Process) -> None:
+    await here.processes.listen_at("")
+    await there.processes.look()
+    await here.processes.listen_at("unix:/here")
+    run = await here.start([asyncio.Event()])
+    with pytest.raises(RunsElsewhere) as found:
+        await there.find(run)
+    assert found.value.address == "unix:/here"
+
+
+@with_two
 async def test_one_of_two_requests_with_an_id_begins(here: Process, there: Process) -> None:
     async def once(process: Process) -> Run | None:
         process.engine.models = [Player("a")]
@@ -223,6 +236,20 @@ async def test_a_client_may_come_back_at_any_moment_of_a_take_over(here: Process
             assert await there.find(run) is not None
     await burying
     assert await there.find(run) is not None
+
+
+@with_two
+async def test_a_frozen_process_ends_no_stream_of_a_turn_that_another_one_has(here: Process, there: Process) -> None:
+    go = asyncio.Event()
+    run = await here.start(["One, ", go, "two."])
+    received = list[Any]()
+    run.join(lambda events, frames: received.append(events))
+    await until(run, lambda: Token("One, ") in run.log.events())
+    await there.bury(here)
+    go.set()
+    await run.wait_ended()
+    assert (received[-1], any(isinstance(event, Done) for events in received for event in events)) == ((), False)
+    assert [one.outcome for one in await there.stored()] == [""]
 
 
 @with_two
@@ -362,3 +389,24 @@ async def test_a_frozen_process_is_out(here: Process, there: Process) -> None:
     with pytest.raises(BadRequest, match="took over"):
         await anext(batches)
     assert run.has_ended
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+@with_two
+async def test_only_the_socket_of_a_dead_process_is_removed(here: Process, there: Process, is_frozen: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="brain-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(folder) / "sockets" / "here.sock"
+        path.parent.mkdir()
+        listener.bind(str(path))
+        if is_frozen:
+            listener.listen()
+        await here.processes.listen_at(f"unix:{path}")
+        await there.engine.store.write(_end_lease, here.processes.process)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("brain.runtime.processes.LEASE_SECONDS", 0.0)
+            await there.processes.look()
+        assert (path.exists(), path.parent.exists()) == (is_frozen, is_frozen)
+
+
+def _end_lease(tx: Tx, process: str) -> None:
+    tx.execute("UPDATE process SET until = 0 WHERE id = ?", (process,))

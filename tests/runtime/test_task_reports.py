@@ -256,9 +256,9 @@ async def test_changes_of_a_report_are_stored_with_its_words(tmp_path: Path) -> 
 
         end = engine.store.end
 
-        async def note_and_end(*arguments: Any, **options: Any) -> None:
+        async def note_and_end(*arguments: Any, **options: Any) -> bool:
             before.extend(await stored_states())
-            await end(*arguments, **options)
+            return await end(*arguments, **options)
 
         engine.store.end = note_and_end  # type: ignore[method-assign]
         (report,) = await wait_told(engine)
@@ -294,6 +294,28 @@ async def test_two_processes_report_once(tmp_path: Path) -> None:
             play(engine, "Papers.")
         await finish(one, "read papers", "Forty papers.")
         assert [report.answer for report in await wait_told(one, two)] == ["Papers."]
+
+
+@pytest.mark.anyio
+async def test_a_report_waits_for_a_turn_of_another_process(tmp_path: Path) -> None:
+    path = f"sqlite:{tmp_path / 'brain.db'}"
+    async with opened(path) as one, opened(path) as two:
+        go = asyncio.Event()
+        play(one, [go, "Hello."])
+        run = await one.begin(ask_for("Hi", conversation_id="c"), "native")
+        run.start()
+        assert one.runs.processes is not None
+        assert two.runs.processes is not None
+        await one.runs.processes.listen_at("unix:/one")
+        await two.runs.processes.look()
+        await finish(two, "read papers", "Forty papers.")
+        has_tried = asyncio.Event()
+        two.tasks.subscribe(has_tried.set)
+        while not has_tried.is_set():
+            two.reports.begin_due(await two.store.read(stored.list_unreported))
+        assert 0 < two.reports.begin_due(await two.store.read(stored.list_unreported)) <= 1
+        go.set()
+        await run.wait_ended()
 
 
 @pytest.mark.anyio
@@ -345,10 +367,11 @@ def report_and_die(path: str, at: str) -> None:
             play(engine, script=passes)
             end, end_report = engine.store.end, stored.end_report
 
-            async def end_and_die(*arguments: Any, **options: Any) -> None:
+            async def end_and_die(*arguments: Any, **options: Any) -> bool:
                 die("end", at)
-                await end(*arguments, **options)
+                is_own = await end(*arguments, **options)
                 die("ended", at)
+                return is_own
 
             def end_report_and_die(*arguments: Any, **options: Any) -> None:
                 end_report(*arguments, **options)

@@ -2,32 +2,30 @@
 
 import asyncio
 import hmac
-import json
 import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import quote
 
 import httpx
 import pytest
-from brain_servers import Player, Process, Server, brain_served, client_of, problem, settings
+from brain_servers import Process, Server, brain_served, client_of, problem, settings
 from limits import WAIT_SECONDS
-from peers import SECRET, Peers, send_elsewhere
-from sse_events import events as messages
 from starlette.types import Message, Scope
-from turn_helpers import registry_of
 
-from brain import specialist
-from brain.errors import RunsElsewhere
+from brain.errors import BadRequest, RunsElsewhere
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
+from brain.runtime.processes import Processes
 from brain.server.admission import ConnectionLimits
-from brain.server.event_stream import WRITE_EXTENSION
-from brain.server.forwarding import ABORT_EXTENSION, Forwarding, RecordedBody
+from brain.server.event_stream import ABORT_EXTENSION, WRITE_EXTENSION
+from brain.server.forwarding import Forwarding, RecordedBody
 from brain.server.routes import requests
 
 NOW = 1_800_000_000.0
@@ -36,7 +34,10 @@ STREAM = CHUNKED + b"5\r\nHello\r\n7;x=y\r\n, \xe2\x98\x83 w\r\n9\r\n\r\n\r\n0\r
 STREAM_BODY = b"Hello, \xe2\x98\x83 w\r\n\r\n0\r\n\r\n"
 PLAIN = b'HTTP/1.1 404 Not Found\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nContent-Length: 9\r\n\r\n{"a": 1}\n'
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\ncache-control: no-store\r\nkeep-alive: 5\r\n\r\n"
-TURN = "t0123456789abcdef"
+PEER = "01234567"
+"""The ID of another process."""
+TURN = f"t{PEER}89abcdef01234567"
+SECRET = b"the secret of the store"
 KEYS = "a-key:ann,b-key:Zoë ☃;/%"
 EVENTS = f"/v1/turns/{TURN}/events"
 
@@ -83,6 +84,21 @@ class Client:
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
+class Peers:
+    """What a process knows about the others."""
+
+    def __init__(self) -> None:
+        self.secret = SECRET
+        self.process = "here"
+        self.leases: dict[str, asyncio.Event] = {}
+
+    def lost(self, process: str) -> asyncio.Event:
+        return self.leases.setdefault(process, asyncio.Event())
+
+    def clock(self) -> float:
+        return NOW
+
+
 class Forward:
     """Forwards a request to a scripted owner."""
 
@@ -104,7 +120,7 @@ class Forward:
         }
         self.request = b""
         engine = Engine(settings(), Registry())
-        engine.runs.processes = self.peers
+        engine.runs.processes = cast(Processes, self.peers)
         self.forwarding = Forwarding(engine, self.connections, self.counts.append)
 
     async def run(self, script: Script, address: str = "") -> bool:
@@ -263,7 +279,6 @@ async def test_the_owner_gets_the_request_with_the_client_it_came_from(tmp_path:
         "x-forwarded-for": "203.0.113.9",
         "x-forwarded-proto": "https",
         "x-forwarded-prefix": "/brain",
-        "connection": "close",
     }
     assert signature[:4] == ["1", "here", "ann", "1800000000000"]
 
@@ -329,6 +344,14 @@ async def test_nothing_is_sent_if_the_owner_does_not_answer(tmp_path: Path, scri
     assert not await forward.run(script)
     assert forward.client.sent == []
     assert forward.connections.open_count == 0
+
+
+@pytest.mark.anyio
+async def test_what_an_owner_may_have_done_is_not_repeated(tmp_path: Path) -> None:
+    forward = Forward(tmp_path, "POST")
+    with pytest.raises(BadRequest) as found:
+        await forward.run(close)
+    assert (found.value.status, found.value.code, forward.client.sent) == (503, "unavailable", [])
 
 
 @pytest.mark.anyio
@@ -425,18 +448,20 @@ def owner_request(server: Server, target: str, signature: str, method: str = "GE
 
 
 @pytest.fixture(scope="module")
-def owner() -> Iterator[Server]:
-    with brain_served(registry_of(letter), STORE="memory:", KEYS=KEYS) as server:
+def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with brain_served(STORE=f"sqlite:{tmp_path_factory.mktemp('store') / 'brain.db'}", KEYS=KEYS) as server:
+        processes = server.engine.runs.processes
+        assert processes is not None
+        processes.secret = SECRET
         yield server
 
 
-@pytest.fixture
-def peers(owner: Server) -> Peers:
-    found = owner.engine.runs.processes = Peers("owner")
-    return found
+@pytest.fixture(autouse=True)
+def _stopped_clock(owner: Server) -> None:
+    owner.engine.store.clock = lambda: NOW
 
 
-def test_a_signature_is_valid_once_and_for_a_minute(owner: Server, peers: Peers) -> None:
+def test_a_signature_is_valid_once_and_for_a_minute(owner: Server) -> None:
     target = "/v1/conversations?limit=1"
     first = signed(target)
     assert owner_request(owner, target, first).status_code == 200
@@ -444,7 +469,7 @@ def test_a_signature_is_valid_once_and_for_a_minute(owner: Server, peers: Peers)
     for difference, status in ((-60, 200), (60, 200), (-60.001, 403), (60.001, 403)):
         at = signed(target, at=NOW + difference, nonce=f"at {difference}")
         assert owner_request(owner, target, at).status_code == status
-    peers.now += 119
+    owner.engine.store.clock = lambda: NOW + 119
     late = signed(target, at=NOW + 60)
     assert owner_request(owner, target, late).status_code == 403, "the nonce is still known"
     early = signed(target, at=NOW + 60, nonce="early")
@@ -468,7 +493,7 @@ def test_a_signature_is_valid_once_and_for_a_minute(owner: Server, peers: Peers)
         signed("/v1/conversations", nonce="h") + "\xff",
     ],
 )
-def test_a_wrong_signature_is_forbidden(owner: Server, peers: Peers, signature: str) -> None:
+def test_a_wrong_signature_is_forbidden(owner: Server, signature: str) -> None:
     with socket.create_connection(("127.0.0.1", owner.port)) as connection:
         headers = f"host: localhost\r\nauthorization: Bearer a-key\r\nbrain-forwarded: {signature}\r\n"
         head = f"GET /v1/conversations HTTP/1.1\r\n{headers}connection: close\r\n\r\n"
@@ -476,144 +501,14 @@ def test_a_wrong_signature_is_forbidden(owner: Server, peers: Peers, signature: 
         assert connection.makefile("rb").read().startswith(b"HTTP/1.1 403 ")
 
 
-def test_two_signatures_and_those_of_no_store_are_forbidden(owner: Server, peers: Peers) -> None:
+def test_two_signatures_and_those_of_no_store_are_forbidden(owner: Server) -> None:
     headers = [("brain-forwarded", signed("/v1/conversations", nonce=nonce)) for nonce in ("two", "three")]
     with client_of(owner, "a-key") as client:
         assert client.get("/v1/conversations", headers=headers).status_code == 403
-        owner.engine.runs.processes = None
+    with brain_served(STORE="memory:", KEYS=KEYS) as server, client_of(server, "a-key") as client:
         answer = client.get("/v1/conversations", headers=headers[:1])
         assert problem(answer) == (403, "forbidden_header", "brain-forwarded")
         assert client.get("/healthz", headers=headers[:1]).status_code == 403
-
-
-# Two servers
-
-
-@specialist(approval="always")
-async def letter(to: str) -> str:
-    """Sends a letter."""
-    return f"Sent to {to}."
-
-
-@contextmanager
-def forwarder(address: str, times: int = 1_000_000) -> Iterator[Server]:
-    """A server whose store says, so often, that turns that it does not have run in the owner."""
-    with brain_served(registry_of(letter), STORE="memory:", KEYS=KEYS) as server:
-        server.engine.runs.processes = Peers("forwarder")
-        send_elsewhere(server.engine.runs, address, times)
-        yield server
-
-
-@pytest.fixture(scope="module")
-def relay(owner: Server) -> Iterator[Server]:
-    with forwarder(owner.url) as server:
-        yield server
-
-
-def begin(server: Server, key: str = "a-key", **sent: object) -> str:
-    with client_of(server, key) as client:
-        answer = client.post("/v1/turns", json={"message": "hi", **sent})
-        assert answer.status_code == 201
-        turn_id: str = answer.json()["turn_id"]
-        return turn_id
-
-
-def seen(response: httpx.Response) -> tuple[int, list[tuple[str, str]], bytes]:
-    return (
-        response.status_code,
-        [one for one in response.headers.multi_items() if one[0] not in ("connection", "date", "server")],
-        response.content,
-    )
-
-
-def test_each_request_about_a_turn_gets_the_answer_of_its_owner(owner: Server, peers: Peers, relay: Server) -> None:
-    owner.play(Player(["One, ", "☃ two."], name="builtin"))
-    turn_id = begin(owner, request_id="r1")
-    url = f"/v1/turns/{turn_id}"
-    with client_of(owner, "a-key") as direct, client_of(relay, "a-key") as indirect:
-        direct.get(f"{url}/events")  # until the end
-        message = {"message": "hi", "request_id": "r1"}
-        for method, path, options in (
-            ("GET", f"{url}/events", {}),
-            ("HEAD", f"{url}/events", {}),
-            ("GET", f"{url}/events?after=2", {}),
-            ("GET", f"{url}/events", {"headers": {"last-event-id": f"{turn_id}.3"}}),
-            ("GET", f"{url}/events?after=x", {}),
-            ("GET", "/v1/chat/stream", {"headers": {"last-event-id": f"{turn_id}.3"}}),
-            ("GET", url, {}),
-            ("POST", f"{url}/cancel", {}),
-            ("POST", f"{url}/steer", {"json": {"message": "☃" * 20_000}}),
-            ("POST", f"{url}/steer", {"content": b"{"}),
-            ("POST", f"{url}/approvals/c1", {"json": {"approve": True}}),
-            ("POST", "/v1/chat/stream", {"json": message}),
-            ("POST", "/v1/chat/stream", {"data": message, "files": {"other": b"x"}}),
-            ("POST", "/v1/turns", {"json": message}),
-        ):
-            request = direct.build_request(method, path, **options)
-            request.read()
-            expected = seen(direct.send(request))
-            request.url = indirect.base_url.join(path)
-            request.headers["host"] = f"127.0.0.1:{relay.port}"
-            assert seen(indirect.send(request)) == expected, (method, path)
-    assert relay.state.connections.open_count <= 1  # a kept one of the client
-
-
-def test_a_turn_is_steered_approved_and_stopped_by_another_server(owner: Server, peers: Peers, relay: Server) -> None:
-    owner.play(Player(['SPECIALIST_REQUEST[letter:{"to":"ann"}]'], ["Done."], name="builtin"))
-    turn_id = begin(owner)
-    with client_of(relay, "a-key") as client, client.stream("GET", f"/v1/turns/{turn_id}/events") as response:
-        events = messages(response)
-        asked = next(event for event in events if event.type == "approval_required")
-        call = json.loads(asked.data)["call_id"]
-        answer = client.post(f"/v1/turns/{turn_id}/approvals/{call}", json={"approve": True})
-        assert answer.status_code == 200
-        assert list(events)[-1].type == "done"
-    gate = asyncio.Event()
-    owner.play(Player(["One.", gate], [gate], name="builtin"))
-    turn_id = begin(owner)
-    with client_of(relay, "a-key") as client:
-        with client.stream("GET", f"/v1/turns/{turn_id}/events") as response:
-            events = messages(response)
-            next(event for event in events if event.type == "token")
-            assert client.post(f"/v1/turns/{turn_id}/steer", json={"message": "also"}).status_code == 202
-            assert client.post(f"/v1/turns/{turn_id}/cancel").status_code == 202
-            assert '"stop_reason":"cancelled"' in list(events)[-1].data
-        assert client.get(f"/v1/turns/{turn_id}", headers={"authorization": "Bearer wrong"}).status_code == 401
-
-
-def test_the_user_may_have_any_name(owner: Server, peers: Peers, relay: Server) -> None:
-    owner.play(Player(["Hello."], name="builtin"))
-    turn_id = begin(owner, "b-key")
-    with client_of(relay, "b-key") as client:
-        assert '"Hello."' in client.get(f"/v1/turns/{turn_id}/events").text
-    with client_of(relay, "a-key") as client:
-        assert client.get(f"/v1/turns/{turn_id}").status_code == 503, "the owner says 421"
-
-
-def test_a_client_cannot_forward(owner: Server, relay: Server) -> None:
-    with client_of(relay) as client:
-        answer = client.get("/v1/conversations", headers={"brain-forwarded": signed("/v1/conversations", secret=b"x")})
-        assert answer.status_code == 403
-
-
-def test_a_forwarded_request_is_not_forwarded_again(owner: Server, peers: Peers, relay: Server) -> None:
-    for path in (EVENTS, f"/v1/turns/{TURN}"):
-        for server in (relay, owner):
-            answer = owner_request(server, path, signed(path, nonce=path))
-            assert problem(answer) == (421, "misdirected", None)
-    with client_of(relay, "a-key") as client:
-        answer = client.get(EVENTS)
-        assert problem(answer) == (503, "unavailable", None)
-        assert answer.headers["retry-after"] == "2"
-
-
-def test_a_request_is_looked_up_again_until_its_turn_is_found(owner: Server, peers: Peers) -> None:
-    for dead in ("http://127.0.0.1:1", "unix:/nowhere"):
-        with forwarder(dead, times=2) as server, client_of(server, "a-key") as client:
-            server.play(Player(["Here."], name="builtin"))
-            answer = client.post("/v1/chat/stream", json={"message": "x" * 100_000, "request_id": "new"})
-            assert answer.status_code == 200
-            assert '"Here."' in answer.text
 
 
 # Real connections
@@ -641,10 +536,24 @@ def scripted(path: Path, script: Callable[[socket.socket], None]) -> Iterator[st
 
 
 @contextmanager
+def beside(address: str) -> Iterator[Server]:
+    """A server whose store has the row of another process, which takes requests at this address."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        brain_served(STORE=f"sqlite:{folder}/brain.db", KEYS=KEYS) as server,
+    ):
+        row = f"INSERT INTO process (id, address, until) VALUES ('{PEER}', '{address}', {2**62})"
+        server.on_loop(server.engine.store.write(lambda tx: tx.execute(row).rowcount))
+        assert server.engine.runs.processes is not None
+        server.on_loop(server.engine.runs.processes.look())
+        yield server
+
+
+@contextmanager
 def client_of_owner(address: str) -> Iterator[socket.socket]:
     """A client that has asked a server for the events of a turn of this owner."""
     with (
-        forwarder(address) as server,
+        beside(address) as server,
         socket.create_connection(("127.0.0.1", server.port), WAIT_SECONDS) as connection,
     ):
         head = f"GET {EVENTS} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a-key\r\n\r\n"
@@ -718,6 +627,36 @@ def test_an_owner_waits_for_a_client_that_reads_nothing(tmp_path: Path) -> None:
         end = b""
         while not end.endswith(b"\r\n0\r\n\r\n"):
             end = end[-7:] + client.recv(1 << 20)
+
+
+def test_a_request_for_a_process_that_nobody_reaches_fails_in_the_end() -> None:
+    with beside("unix:/nowhere") as server, client_of(server, "a-key") as client:
+        answer = client.post(f"/v1/turns/{TURN}/steer", json={"message": "x" * 100_000})
+    assert problem(answer) == (503, "unavailable", None)
+    assert answer.headers["retry-after"] == "2"
+
+
+@pytest.mark.parametrize("path", ["/v1/turns/{}/events", "/v1/turns/{}/steer", "/v1/turns/{}/cancel"])
+def test_nobody_looks_for_the_process_of_a_client_that_has_disconnected(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(requests, "OWNER_SECONDS", 2 * WAIT_SECONDS)
+    method = "GET" if "events" in path else "POST"
+    body = '{"message": "hi"}' if "steer" in path else ""
+    looked = threading.Event()
+    with beside("unix:/nowhere") as server:
+        find = server.engine.runs.find
+
+        async def note(*args: Any) -> Any:
+            looked.set()
+            return await find(*args)
+
+        monkeypatch.setattr(server.engine.runs, "find", note)
+        with socket.create_connection(("127.0.0.1", server.port), WAIT_SECONDS) as connection:
+            head = f"{method} {path.format(TURN)} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a-key\r\n"
+            connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
+            assert looked.wait(WAIT_SECONDS)
+        assert server.left() == []
 
 
 # `brain serve`

@@ -251,7 +251,7 @@ async def test_a_damaged_draft_loses_only_its_own_text(machine: Machine, damage:
 
 async def test_a_task_keeps_the_calls_that_have_not_ended(machine: Machine) -> None:
     _, (dead, heir, _) = machine
-    history = await begin(dead, "c", QuestionOptions(), source="task")
+    history = await begin(dead, "c", QuestionOptions())
     so_far = question("One", "c", source="task", started=NOON, parts=[Call("write", id="c1", turn_pass=1)])
     assert await dead.write(turns.checkpoint, history.key, 0, 3, so_far)
     await die(dead, heir)

@@ -66,6 +66,7 @@ def test_the_counts_of_a_turn() -> None:
         "brain_streams_open": 0,
         "brain_connections_open": 0,
         "brain_loop_lag_seconds": 0,
+        "brain_store_bytes_total": 0,
         'brain_refused_total{reason="address"}': 0,
         'brain_refused_total{reason="connections"}': 0,
         'brain_refused_total{reason="overload"}': 0,

@@ -6,7 +6,7 @@ from functools import partial
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, RunsElsewhere
 from brain.events import ApprovalRequired, Event, Round, SpecialistError, SpecialistResult, SpecialistStart
 from brain.messages import Exchange
 from brain.protocols import ag_ui
@@ -33,6 +33,8 @@ async def run_agent(request: Request) -> ASGIApp:
     turn_request, messages, options = await read_json(request, parse)
     try:
         resumed = await _resume(request, messages, options)
+    except RunsElsewhere:  # the process that has the turn responds
+        raise
     except BadRequest as error:  # the protocol requires this error within a run
         return Response(ag_ui.encode_failed_run(options, error), headers=_STREAM_HEADERS)
     if resumed is not None:

@@ -109,7 +109,8 @@ async def _respond_or_forward(respond: Respond, scope: Scope, body: RecordedBody
             return
         if loop.time() >= until:
             raise unavailable("process")
-        await asyncio.sleep(OWNER_RETRY_SECONDS)
+        if await body.has_disconnected(OWNER_RETRY_SECONDS):
+            return
         body.rewind()
     body.stop()
     await response(scope, body, send)

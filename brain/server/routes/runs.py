@@ -3,13 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
-from brain.errors import BadRequest, StoreError
+from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.events import Error, Event, Notice, Thinking, Token
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import History, new_conversation_id
@@ -73,11 +73,16 @@ async def begin_run(
     if state.admission.capacity < 1:
         state.record_overload()
         raise unavailable("overload")
-    with state.admission.waiting_turn(), ExitStack() as after_failure:
+    with state.admission.waiting_turn():
         state.rate_limits.acquire(user, time.monotonic())
-        after_failure.callback(state.rate_limits.release, user)
-        run = await state.engine.begin(turn_request, protocol, record_end, history=history, options=options)
-        after_failure.pop_all()
+        try:
+            run = await state.engine.begin(turn_request, protocol, record_end, history=history, options=options)
+        except RunsElsewhere:
+            state.rate_limits.undo(user)
+            raise
+        except BaseException:
+            state.rate_limits.release(user)
+            raise
     state.telemetry.metrics.count_start()
     return run
 
