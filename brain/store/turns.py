@@ -372,14 +372,16 @@ def find_running(tx: Tx, conversation: int) -> tuple[str, str] | None:
 
 
 def find_place(tx: Tx, user: str, turn_id: str) -> Place | None:
-    """Return where a turn of a user runs or ran, if it is stored."""
+    """Return where a turn of a user runs or ran; None if it is not stored, or its conversation was not used lately."""
     answer = "e.answer_id = ? AND c.user = (SELECT key FROM user WHERE name = ?)"
     joined = f"conversation c ON c.key = e.key >> {EXCHANGES}"
     running = f"SELECT e.key FROM exchange e JOIN {joined} WHERE e.unindexed = 1 AND e.outcome = '' AND {answer}"
     row = tx.execute(f"{running} LIMIT 1", (to_answer_id(turn_id), user)).fetchone()
     if row is None:
-        any_ = f"SELECT e.key FROM conversation c JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {answer} LIMIT 1"
-        row = tx.execute(any_, (to_answer_id(turn_id), user)).fetchone()
+        # among few exchanges, since clients can ask for any ID
+        lately = f"FROM conversation c JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {answer} AND c.updated >= ?"
+        since = tx.now - REPEAT_SECONDS * SECOND
+        row = tx.execute(f"SELECT e.key {lately} LIMIT 1", (to_answer_id(turn_id), user, since)).fetchone()
     return None if row is None else _place(tx, row[0])
 
 
