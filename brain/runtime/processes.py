@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 from typing import NamedTuple
 
 import msgspec
@@ -84,7 +85,7 @@ class Processes:
     """
 
     def __init__(self, store: Store, recent: int, continue_turn: Continue, hand_over: Callable[[Run], None]) -> None:
-        self.secret = b""
+        self.secret = token_bytes(32)  # that nobody knows, until this process has joined
         self.address = ""
         self.is_closing = False
         self._store = store
@@ -198,9 +199,13 @@ class Processes:
             return None
         if (run := await self._take(turn_id, user)) is not None:
             return run
-        if process_of(turn_id) != self.process:
-            await self.check(process_of(turn_id))
-        return await self._go_to(await self._store.search(turns.find_place, user or "", turn_id), user)
+        first = process_of(turn_id)
+        if (other := self._others.get(first)) is None or not other.is_stopping:  # else another one may continue it
+            await self.check(first)
+        place = await self._store.search(turns.find_place, user or "", turn_id)
+        if place is None:  # it is not stored
+            await self.check(first)
+        return await self._go_to(place, user)
 
     async def find_requested(self, user: str, request_id: str) -> Run | None:
         """Return the run of the turn that a user began with this request ID, as `find` does.

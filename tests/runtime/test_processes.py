@@ -153,6 +153,19 @@ async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, th
     assert found.value.address == "unix:/here"
 
 
+def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(tmp_path: Path, monkeypatch: Any) -> None:
+    def fail(tx: Tx, address: str) -> str:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr("brain.store.processes.add", fail)
+
+    async def main() -> set[bytes]:
+        async with opened(tmp_path / "brain.db") as one, opened(tmp_path / "brain.db") as two:
+            return {one.processes.secret, two.processes.secret}
+
+    assert [len(secret) for secret in asyncio.run(main())] == [32, 32]
+
+
 @with_two
 async def test_one_of_two_requests_with_an_id_begins(here: Process, there: Process) -> None:
     async def once(process: Process) -> Run | None:
@@ -374,6 +387,28 @@ async def test_shutdown_hands_over_what_needs_no_client(here: Process, there: Pr
     go.set()
     await draining
     assert [(one.answer, one.outcome) for one in await there.stored("d")] == [("a", "complete")]
+
+
+@with_two
+async def test_a_turn_that_has_moved_is_found_while_its_first_process_stops(here: Process, there: Process) -> None:
+    moved = await here.start(["One, ", asyncio.Event()], **DETACHED)
+    other = await here.start([asyncio.Event()], conversation_id="d")  # for which that process waits
+    assert here.engine.store.path is not None
+    async with opened(here.engine.store.path) as third:
+        await here.processes.look()
+        draining = asyncio.create_task(here.engine.drain())
+        await moved.wait_ended()
+        await there.start([asyncio.Event()], conversation_id="e")
+        await there.processes.look()
+        await third.processes.look()
+        with pytest.raises(RunsElsewhere) as found:
+            await third.find(moved)
+        assert found.value.process == there.processes.process
+        with pytest.raises(RunsElsewhere) as found:
+            await third.find(other)
+        assert found.value.process == here.processes.process
+        other.stop()
+        await draining
 
 
 @with_two
