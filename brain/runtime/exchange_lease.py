@@ -34,6 +34,7 @@ class ExchangeLease:
         is_stored: Whether `store` has run, even if it failed.
         is_released: Whether another process continues the turn, so that `store` writes no answer.
         last: Returns the number of the newest event of the turn.
+        on_taken: Called when a write finds that another process has claimed the turn.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ExchangeLease:
         self.is_released = False
         self.task_end = task_end
         self.last: Callable[[], int] = lambda: 0
+        self.on_taken: Callable[[], object] = lambda: None
         self._store = store
         self._shape: object = None  # of the answer as far as the store has it, apart from its end and thinking
         self._end = NO_TEXT
@@ -66,7 +68,8 @@ class ExchangeLease:
                 await self._store.write(turns.release, history.key, history.epoch, self.last(), exchange)
             else:
                 end = None if self.task_end is None else self.task_end(exchange)
-                await self._store.end(history, exchange, end)
+                if not await self._store.end(history, exchange, end):
+                    self.on_taken()
         except StoreError as error:
             log.error("conversation %s: an answer was not stored: %s", history.id, error)  # noqa: TRY400
             self.is_stored = True
@@ -93,6 +96,7 @@ class ExchangeLease:
                 return
             raise
         if not is_own:
+            self.on_taken()
             raise StoreError("Another process continues this turn.")
 
     def draft(self, exchange: Exchange) -> Callable[[Tx], bool] | None:

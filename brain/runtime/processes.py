@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from typing import NamedTuple
@@ -319,6 +320,7 @@ class Processes:
     def add(self, run: Run, lease: ExchangeLease) -> None:
         """Write checkpoints of a run until it ends."""
         running = self._running[run.id] = _Running(run, lease)
+        lease.on_taken = partial(self._hand_over, run)
 
         def remove(run: Run) -> None:
             if self._running.get(run.id) is running:  # else this process itself continues the turn

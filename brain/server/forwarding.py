@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from brain.errors import RunsElsewhere
 from brain.runtime.engine import Engine
 from brain.runtime.processes import UNIX
-from brain.server.admission import ConnectionLimits
+from brain.server.admission import ConnectionLimits, unavailable
 from brain.server.event_stream import ABORT_EXTENSION, UNREAD_HEARTBEATS, WRITE_EXTENSION, wait_for_disconnect
 
 HEADER = b"brain-forwarded"
@@ -39,6 +39,8 @@ _HOP_BY_HOP = frozenset(
 _CHECKED_HERE = frozenset((HEADER, b"authorization", b"cookie", b"expect", b"forwarded", b"origin", b"x-real-ip"))
 """Headers that end here: this process has checked them, and the signature has the user. Without `Origin`, the owner
 adds no CORS headers, which this process adds."""
+_MESSAGE = frozenset(b"content-encoding content-length content-type host".split())
+"""Headers that are never about one connection, even if `Connection` names them: a body needs its framing."""
 _OWN = frozenset((b"date", b"server"))
 """Response headers that each server adds itself."""
 
@@ -147,7 +149,11 @@ class Forwarding:
             user: the user whom this process authenticated.
 
         Returns:
-            False if the owner has not responded, or does not have the turn. Then nothing was sent to the client.
+            False if the request can be repeated, since the owner cannot be reached, or does not have the turn. Nothing
+            was sent to the client then.
+
+        Raises:
+            BadRequest: `unavailable`: the owner ended before it responded, and may have done what the request asks for.
         """
         processes = self._engine.runs.processes
         assert processes is not None
@@ -170,12 +176,14 @@ class Forwarding:
                 connection.write_request(head)
                 sending = asyncio.create_task(connection.send_body(body, is_chunked), name="body and disconnect")
                 sending.add_done_callback(lambda _: alive.cancel())
-                if not await connection.wait_head() or connection.status == MISDIRECTED:
+                has_head = await connection.wait_head()
+                if connection.status == MISDIRECTED:
                     return False
-                body.stop()
-                has_started = True
-                if await self._pass_on(connection, scope, send):
-                    return True
+                if has_head:
+                    body.stop()
+                    has_started = True
+                    if await self._pass_on(connection, scope, send):
+                        return True
         except TimeoutError:
             log.info("disconnected a client that does not read its stream")
         finally:
@@ -191,6 +199,8 @@ class Forwarding:
             return True
         if has_started:
             await _abort(scope, body)
+        elif scope["method"] not in ("GET", "HEAD"):
+            raise unavailable("process")
         return has_started
 
     def _count_connections(self, number: int) -> None:
@@ -256,7 +266,9 @@ def _end_to_end(headers: Headers, without: frozenset[bytes]) -> Iterable[tuple[b
     """The headers that are not about one connection."""
     headers = [*headers]
     named = b",".join(value for name, value in headers if name == b"connection").lower()
-    hops = _HOP_BY_HOP | without | {one.strip() for one in named.split(b",")} if named else _HOP_BY_HOP | without
+    hops = _HOP_BY_HOP | without
+    if named:
+        hops |= {one.strip() for one in named.split(b",")} - _MESSAGE
     return [header for header in headers if header[0] not in hops]
 
 

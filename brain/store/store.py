@@ -199,8 +199,10 @@ class Store(Database):
         except StoreError as error:
             log.warning("the question of a turn that did not begin could not be deleted: %s", error)
 
-    async def end(self, history: History, exchange: Exchange, task_end: RunEnd | ReportEnd | None = None) -> None:
+    async def end(self, history: History, exchange: Exchange, task_end: RunEnd | ReportEnd | None = None) -> bool:
         """Write the answer. Without an answer, exchanges that were to be replaced stay.
+
+        Return False if another process has claimed the turn.
 
         It may be called again with a longer answer. The question does not change. An answer that cannot be written now,
         such as on a full disk, is written later.
@@ -221,14 +223,19 @@ class Store(Database):
             ended=self.now() if exchange.ended is None else exchange.ended,
         )
 
+        is_taken = False
+
         def write(tx: Tx) -> None:
+            nonlocal is_taken
             existed = turns.end(tx, history.key, history.epoch, ended)
+            is_taken = not existed and turns.is_taken(tx, history.key, history.epoch)
             if isinstance(task_end, RunEnd):
                 tasks.end_run(tx, task_end._replace(exchange=ended))
             elif task_end is not None and existed:
                 tasks.end_report(tx, task_end)
 
         await self._unwritten.write(history, write, ended)
+        return not is_taken
 
     async def wait_written(self, history: History) -> None:
         """Wait until an answer that `end` could not write is written, or lost."""

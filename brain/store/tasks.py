@@ -419,6 +419,18 @@ def is_work(tx: Tx, user: int, conversation_id: str) -> bool:
     return tx.execute(query, (user, f"task{conversation_id.removeprefix('work')}")).fetchone() is not None
 
 
+def check_running(tx: Tx, user: int, conversation_id: str) -> None:
+    """Check that this process still runs the task of a conversation, which may have been canceled or deleted.
+
+    Raises:
+        BadRequest: It does not.
+    """
+    query = "SELECT 1 FROM task WHERE user = ? AND id = ? AND process = ?"
+    values = user, f"task{conversation_id.removeprefix('work')}", tx.process
+    if tx.execute(query, values).fetchone() is None:
+        raise BadRequest("This task does not run any more.", code="gone", status=410)
+
+
 def _work_id(task_id: str) -> str:
     return f"work{task_id.removeprefix('task')}"
 

@@ -134,7 +134,9 @@ def write_question(
         taken = find_request(tx, user, options.request_id)
         if taken is not None and (taken.is_running or taken.process != tx.process):  # else this process has dropped it
             raise RequestTaken
-    if question.source != "task" and tasks.is_work(tx, number, conversation_id):
+    if question.source == "task":
+        tasks.check_running(tx, number, conversation_id)
+    elif tasks.is_work(tx, number, conversation_id):
         message = "A background task works in this conversation. Send the message to another one."
         raise BadRequest(message, "conversation_id")
     query = "SELECT key, private FROM conversation WHERE user = ? AND id = ?"
@@ -281,6 +283,12 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
     return True
 
 
+def is_taken(tx: Tx, key: int, epoch: int) -> bool:
+    """Return whether another process has claimed a turn of this one."""
+    query = "SELECT 1 FROM exchange WHERE key = ? AND NOT (coalesce(process, '') = ? AND epoch = ?)"
+    return tx.execute(query, (key, tx.process, epoch)).fetchone() is not None
+
+
 def drop(tx: Tx, key: int, epoch: int) -> None:
     """Delete the question of a turn that did not begin."""
     if _is_own(tx, key, epoch):
@@ -326,10 +334,8 @@ def release(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> None
 
 def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
     """Add to an exchange what its drafts have; return the number of the last event, 0 without drafts."""
-    number = 0
     found = tx.execute("SELECT last, data FROM draft WHERE exchange = ? ORDER BY key", (key,)).fetchall()
-    for last, data in found:
-        number, appended = last, msgspec.json.decode(data, type=Appended)
+    for appended in rows.readable(_read_draft, ((key, data) for _, data in found)):
         part = exchange.parts[-1] if exchange.parts else None
         if appended.text and isinstance(part, Text):
             exchange.parts[-1] = Text(part.text + appended.text, part.turn_pass)
@@ -341,7 +347,14 @@ def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
             joined = msgspec.structs.replace(added[0], text=former[-1].text + added[0].text)
             added, former = (joined, *added[1:]), former[:-1]
         exchange.annotations = (*former, *added)
-    return number
+    return int(found[-1][0]) if found else 0
+
+
+def _read_draft(row: tuple[int, str]) -> Appended:
+    try:
+        return msgspec.json.decode(row[1], type=Appended)
+    except msgspec.MsgspecError:
+        raise rows.Damaged(f"a draft of exchange {row[0]}") from None
 
 
 # turns of other processes
@@ -359,14 +372,16 @@ def find_running(tx: Tx, conversation: int) -> tuple[str, str] | None:
 
 
 def find_place(tx: Tx, user: str, turn_id: str) -> Place | None:
-    """Return where a turn of a user runs or ran, if it is stored."""
+    """Return where a turn of a user runs or ran; None if it is not stored, or its conversation was not used lately."""
     answer = "e.answer_id = ? AND c.user = (SELECT key FROM user WHERE name = ?)"
     joined = f"conversation c ON c.key = e.key >> {EXCHANGES}"
     running = f"SELECT e.key FROM exchange e JOIN {joined} WHERE e.unindexed = 1 AND e.outcome = '' AND {answer}"
     row = tx.execute(f"{running} LIMIT 1", (to_answer_id(turn_id), user)).fetchone()
     if row is None:
-        any_ = f"SELECT e.key FROM conversation c JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {answer} LIMIT 1"
-        row = tx.execute(any_, (to_answer_id(turn_id), user)).fetchone()
+        # among few exchanges, since clients can ask for any ID
+        lately = f"FROM conversation c JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {answer} AND c.updated >= ?"
+        since = tx.now - REPEAT_SECONDS * SECOND
+        row = tx.execute(f"SELECT e.key {lately} LIMIT 1", (to_answer_id(turn_id), user, since)).fetchone()
     return None if row is None else _place(tx, row[0])
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from brain.errors import StoreError
 from brain.events import (
     ApprovalRequired,
     CallCode,
@@ -193,6 +194,9 @@ class CallGroup:
                 outcome = failure or await (
                     self._find_outcome(call) if attachment is None else self._execute(call, (attachment,))
                 )
+            except StoreError as error:
+                log.warning("call of specialist %s did not start: %s", call.name, error)
+                outcome = FAILED
             except Exception:
                 log.exception("call of specialist %s failed", call.name)
                 outcome = FAILED

@@ -329,6 +329,7 @@ def test_a_turn_by_keyboard(chat: Chat, server: PageServer, keyboard: Keyboard) 
     server.model.write("Less.")
     expect(chat.answer).to_contain_text("Less.")
     assert server.burned == ["Ada"]
+    expect(chat.button("Stop")).to_be_enabled()  # not within the time of a double click on Send
     chat.box.focus()
     keyboard.choose("Stop")
     chat.wait_until_idle()

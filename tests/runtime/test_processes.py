@@ -254,6 +254,20 @@ async def test_a_client_may_come_back_at_any_moment_of_a_take_over(here: Process
 
 
 @with_two
+async def test_a_frozen_process_ends_no_stream_of_a_turn_that_another_one_has(here: Process, there: Process) -> None:
+    go = asyncio.Event()
+    run = await here.start(["One, ", go, "two."])
+    received = list[Any]()
+    run.join(lambda events, frames: received.append(events))
+    await until(run, lambda: Token("One, ") in run.log.events())
+    await there.bury(here)
+    go.set()
+    await run.wait_ended()
+    assert (received[-1], any(isinstance(event, Done) for events in received for event in events)) == ((), False)
+    assert [one.outcome for one in await there.stored()] == [""]
+
+
+@with_two
 async def test_a_turn_without_a_checkpoint_starts_again(here: Process, there: Process) -> None:
     run = await here.start([asyncio.Event()], **DETACHED)
     there.plays("a")

@@ -256,9 +256,9 @@ async def test_changes_of_a_report_are_stored_with_its_words(tmp_path: Path) -> 
 
         end = engine.store.end
 
-        async def note_and_end(*arguments: Any, **options: Any) -> None:
+        async def note_and_end(*arguments: Any, **options: Any) -> bool:
             before.extend(await stored_states())
-            await end(*arguments, **options)
+            return await end(*arguments, **options)
 
         engine.store.end = note_and_end  # type: ignore[method-assign]
         (report,) = await wait_told(engine)
@@ -367,10 +367,11 @@ def report_and_die(path: str, at: str) -> None:
             play(engine, script=passes)
             end, end_report = engine.store.end, stored.end_report
 
-            async def end_and_die(*arguments: Any, **options: Any) -> None:
+            async def end_and_die(*arguments: Any, **options: Any) -> bool:
                 die("end", at)
-                await end(*arguments, **options)
+                is_own = await end(*arguments, **options)
                 die("ended", at)
+                return is_own
 
             def end_report_and_die(*arguments: Any, **options: Any) -> None:
                 end_report(*arguments, **options)

@@ -19,7 +19,7 @@ from brain_servers import Process, Server, brain_served, client_of, problem, set
 from limits import WAIT_SECONDS
 from starlette.types import Message, Scope
 
-from brain.errors import RunsElsewhere
+from brain.errors import BadRequest, RunsElsewhere
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.runtime.processes import Processes
@@ -289,9 +289,10 @@ async def test_the_owner_gets_the_request_with_the_client_it_came_from(tmp_path:
     [
         ({"content-length": "7"}, b"onetwo!"),
         ({"transfer-encoding": "chunked"}, b"3\r\none\r\n3\r\ntwo\r\n1\r\n!\r\n0\r\n\r\n"),
+        ({"content-length": "7", "connection": "Content-Length, host"}, b"onetwo!"),
         ({}, b"3\r\none\r\n3\r\ntwo\r\n1\r\n!\r\n0\r\n\r\n"),
     ],
-    ids=["length", "chunks", "HTTP/2"],
+    ids=["length", "chunks", "connection", "HTTP/2"],
 )
 async def test_a_body_keeps_its_framing(tmp_path: Path, headers: Mapping[str, str], framed: bytes) -> None:
     got = b""
@@ -343,6 +344,14 @@ async def test_nothing_is_sent_if_the_owner_does_not_answer(tmp_path: Path, scri
     assert not await forward.run(script)
     assert forward.client.sent == []
     assert forward.connections.open_count == 0
+
+
+@pytest.mark.anyio
+async def test_what_an_owner_may_have_done_is_not_repeated(tmp_path: Path) -> None:
+    forward = Forward(tmp_path, "POST")
+    with pytest.raises(BadRequest) as found:
+        await forward.run(close)
+    assert (found.value.status, found.value.code, forward.client.sent) == (503, "unavailable", [])
 
 
 @pytest.mark.anyio

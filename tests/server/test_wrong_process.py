@@ -129,7 +129,7 @@ class Case:
     # At the asked process
 
     def ask(self, method: str, path: str, *, is_moving: bool = False, **options: Any) -> httpx.Response:
-        """Send a request; `is_moving`: a turn goes on while its report is written."""
+        """Send a request; `is_moving`: what it shows changes, such as by a checkpoint."""
         response = self._asked.request(method, path, **options)
         moves = is_moving and response.is_success
         self._note(response, b"" if moves else response.content)
@@ -224,7 +224,7 @@ def read_running_turn(case: Case) -> None:
         case.stream("GET", "/v1/chat/stream", "approval_required", headers={"last-event-id": f"{turn}.2"}),
     ):
         case.ask("GET", f"/v1/turns/{turn}")
-        case.ask("GET", f"/v1/conversations/{case.chat}")
+        case.ask("GET", f"/v1/conversations/{case.chat}", is_moving=True)
         case.approve(turn)
     case.ask("GET", f"/v1/turns/{turn}")
 
@@ -248,7 +248,7 @@ def stop_streamed_turn(case: Case) -> None:
                 text += next(pieces)
             turn = case.owner.get(f"/v1/conversations/{case.chat}").json()["messages"][-1]["id"].replace("m", "t", 1)
             case.ask("GET", f"/v1/turns/{turn}")
-            case.ask("GET", f"/v1/conversations/{case.chat}")
+            case.ask("GET", f"/v1/conversations/{case.chat}", is_moving=True)
             busy_everywhere(case)
             case.ask("POST", f"/v1/turns/{turn}/cancel", is_moving=True)
             text += "".join(pieces)
@@ -448,7 +448,7 @@ def approve_task(case: Case) -> None:
 def conversation_of_running_turn(case: Case) -> None:
     turn = case.begin_waiting(attachments=[{"name": "a.txt", "text": "text"}])
     url = f"/v1/conversations/{case.chat}"
-    case.ask("GET", url)
+    case.ask("GET", url, is_moving=True)
     case.ask("GET", f"{url}/files/1")
     case.ask("PATCH", url, json={"title": "Letters"})
     case.ask("POST", f"{url}/typing")

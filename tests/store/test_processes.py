@@ -231,9 +231,28 @@ async def test_a_turn_that_nobody_can_continue_is_interrupted_with_its_text(
     await begin(other)  # the conversation is free
 
 
+@pytest.mark.parametrize(
+    "damage", ["data = '{\"te'", "data = ''", "data = CAST(x'7bff7d' AS TEXT)", "data = '{\"text\": 3}'"]
+)
+async def test_a_damaged_draft_loses_only_its_own_text(machine: Machine, damage: str) -> None:
+    _, (dead, heir, other) = machine
+    for name in ("c", "d", "e"):
+        history = await begin(dead, name, RESUMABLE if name == "c" else QuestionOptions())
+        for number, text in enumerate(("Once", " upon", " a time"), 1):
+            assert await dead.write(turns.append, history.key, 0, number, Appended(text, 1))
+    await other.write(lambda tx: tx.execute(f"UPDATE draft SET {damage} WHERE last = 2").rowcount)
+    await die(dead, heir)
+    await begin(heir, "e")  # interrupts the turn before it
+    (claimed,) = await claim(heir)
+    assert claimed.history.question is not None
+    assert (claimed.history.question.answer, claimed.last) == ("Once a time", 3)
+    assert await read_turns(other, "ada", "d") == [("One", "Once a time", "interrupted")]
+    assert (await read_turns(other, "ada", "e"))[0] == ("One", "Once a time", "interrupted")
+
+
 async def test_a_task_keeps_the_calls_that_have_not_ended(machine: Machine) -> None:
     _, (dead, heir, _) = machine
-    history = await begin(dead, "c", QuestionOptions(), source="task")
+    history = await begin(dead, "c", QuestionOptions())
     so_far = question("One", "c", source="task", started=NOON, parts=[Call("write", id="c1", turn_pass=1)])
     assert await dead.write(turns.checkpoint, history.key, 0, 3, so_far)
     await die(dead, heir)
@@ -340,7 +359,8 @@ async def test_the_place_of_a_turn_is_found(machine: Machine) -> None:
     assert await places() == [running._replace(is_running=False)] * 3
     assert isinstance(other.clock, Clock)
     other.clock.advance(seconds=turns.REPEAT_SECONDS)  # it is 30 seconds ahead, too
-    assert await places() == [ended := running._replace(is_running=False, has_expired=True), None, ended]
+    # a turn ID is not searched for in all that the user has
+    assert await places() == [None, None, running._replace(is_running=False, has_expired=True)]
     again = await other.write_question("ada", "d", question("Two", 2, answer_id="m2"), (), options)
     found = await one.read(turns.find_request, "ada", "r1")
     assert found is not None

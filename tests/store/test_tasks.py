@@ -25,7 +25,7 @@ from store_helpers import (
 from brain.errors import BadRequest
 from brain.events import Usage
 from brain.messages import Call, History, Text
-from brain.store import conversations, processes, tasks, users
+from brain.store import conversations, processes, tasks, turns, users
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask, Duplicate, ReportEnd, RunEnd
 from brain.store.turns import QuestionOptions
@@ -540,3 +540,13 @@ async def test_active_tasks_keep_their_conversations_in_memory(
     await add_turn(store, "ada", "d6")
     assert await store.read(conversations.read_page, "ada", waiting.work_id) is None
     assert await store.search(users.count, "ada") == Counts(4, 8, tasks=2)
+
+
+async def test_no_turn_begins_for_a_task_that_was_deleted_meanwhile(store: Store) -> None:
+    await create(store)
+    (task,) = await claim(store)
+    await store.write(tasks.remove, task.user, task.id)
+    with pytest.raises(BadRequest) as raised:
+        await begin_run(store, task)
+    assert raised.value.code == "gone"
+    assert await store.read(turns.find_newest, task.user, task.work_id) is None
