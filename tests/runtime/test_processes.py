@@ -435,12 +435,23 @@ async def test_only_the_socket_of_a_dead_process_is_removed(here: Process, there
         listener.bind(str(path))
         if is_frozen:
             listener.listen()
-        await here.processes.listen_at(f"unix:{path}")
-        await there.engine.store.write(_end_lease, here.processes.process)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("brain.runtime.processes.LEASE_SECONDS", 0.0)
-            await there.processes.look()
+        await _look_after_death(here, there, path)
         assert (path.exists(), path.parent.exists()) == (is_frozen, is_frozen)
+
+
+@with_two
+async def test_no_other_file_is_removed_with_a_dead_process(here: Process, there: Process) -> None:
+    with tempfile.NamedTemporaryFile() as other:
+        await _look_after_death(here, there, Path(other.name))
+        assert Path(other.name).exists()
+
+
+async def _look_after_death(dead: Process, heir: Process, path: Path) -> None:
+    await dead.processes.listen_at(f"unix:{path}")
+    await heir.engine.store.write(_end_lease, dead.processes.process)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("brain.runtime.processes.LEASE_SECONDS", 0.0)
+        await heir.processes.look()
 
 
 def _end_lease(tx: Tx, process: str) -> None:
