@@ -80,7 +80,7 @@ class ExchangeLease:
         return None
 
     async def checkpoint(self, exchange: Exchange) -> None:
-        """Store the answer so far. A turn for a person goes on if that fails for now, such as on a full disk.
+        """Store the answer so far.
 
         Raises:
             StoreError: The write failed, or another process continues the turn.
@@ -89,11 +89,8 @@ class ExchangeLease:
         history = self.history
         try:
             is_own = await self._store.write(turns.checkpoint, history.key, history.epoch, self.last(), exchange)
-        except StoreError as error:
+        except StoreError:
             self.forget_draft()
-            if error.may_pass and exchange.source != "task":
-                log.warning("conversation %s: a checkpoint was not stored: %s", history.id, error)
-                return
             raise
         if not is_own:
             self.on_taken()

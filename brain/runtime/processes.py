@@ -419,6 +419,6 @@ def _remove_socket(address: str) -> None:
     path = Path(address.removeprefix(UNIX))
     with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
         client.setblocking(False)
-        if client.connect_ex(str(path)) == errno.ECONNREFUSED:
+        if path.is_socket() and client.connect_ex(str(path)) == errno.ECONNREFUSED:  # as other files do, too
             path.unlink()
             path.parent.rmdir()  # unless it has those of other workers

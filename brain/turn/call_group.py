@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -194,9 +194,10 @@ class CallGroup:
                 outcome = failure or await (
                     self._find_outcome(call) if attachment is None else self._execute(call, (attachment,))
                 )
-            except StoreError as error:
+            except StoreError as error:  # a call that must not run again starts only if all processes will know it
                 log.warning("call of specialist %s did not start: %s", call.name, error)
-                outcome = FAILED
+                call.has_started, outcome = False, FAILED
+                self._unrepeatable.discard(call.id)
             except Exception:
                 log.exception("call of specialist %s failed", call.name)
                 outcome = FAILED
@@ -206,9 +207,18 @@ class CallGroup:
             elif not call.block:
                 self._finish(call, outcome)
                 if call.id in self._unrepeatable and self._state.checkpoint is not None:
-                    await self._state.checkpoint()
+                    await self._store_end(self._state.checkpoint)
         if self._on_end is not None:
             self._on_end()
+
+    async def _store_end(self, checkpoint: Callable[[], Awaitable[None]]) -> None:
+        """Store the end of a call. A turn for a person goes on if that fails for now, such as on a full disk."""
+        try:
+            await checkpoint()
+        except StoreError as error:
+            if self._setup.request.source == "task" or not error.may_pass:
+                raise
+            log.warning("the end of a call was not stored: %s", error)
 
     async def _find_outcome(self, call: Call) -> Outcome:
         """Return the outcome of a call, or that of an identical one unless it may be tried again."""

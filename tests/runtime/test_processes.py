@@ -15,15 +15,16 @@ import pytest
 from turn_helpers import Item, Player, ask_for, echo, registry_of, sends
 
 from brain.errors import BadRequest, RunsElsewhere, StoreError
-from brain.events import Done, Rewind, SpecialistError, Token
+from brain.events import ApprovalRequired, Done, Rewind, SpecialistError, Token
 from brain.messages import Exchange
 from brain.models.model import Model
+from brain.runtime.commands import Decide
 from brain.runtime.engine import Engine
 from brain.runtime.event_log import EPOCH_EVENTS
 from brain.runtime.processes import Processes
 from brain.runtime.run import Run, RunOptions
 from brain.settings import read
-from brain.store import conversations, processes
+from brain.store import conversations, processes, turns
 from brain.store.turns import RequestTaken
 from brain.store.tx import Tx
 
@@ -364,6 +365,33 @@ async def test_a_call_that_had_started_never_runs_again(here: Process, there: Pr
     assert errors == ["interrupted"]
 
 
+@pytest.mark.parametrize("stored", [0, 1, 2])
+@with_two
+async def test_a_call_starts_only_if_no_other_process_would_repeat_it(
+    here: Process, there: Process, stored: int
+) -> None:
+    run = await here.start(["SPECIALIST_REQUEST[sends]"], ["Done."])
+    await until(run, lambda: any(isinstance(event, ApprovalRequired) for event in run.log.events()))
+    store, left = here.engine.store, stored
+    write = store.write
+
+    async def write_some(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        if work is turns.checkpoint:
+            left -= 1
+            if left < 0:
+                raise StoreError("The disk is full.", may_pass=True)
+        return await write(work, *arguments, **options)
+
+    store.write = write_some  # type: ignore[assignment, method-assign]
+    run.apply(Decide(run.snapshot().calls[0].id, True))
+    await run.wait_ended()
+    ends = [event.code for event in run.log.events() if isinstance(event, SpecialistError)]
+    assert ends == ([] if stored else ["failed"])
+    assert [("sent" in (call.block or ""), call.has_started) for call in run.snapshot().calls] == [(bool(stored),) * 2]
+    assert run.snapshot().outcome == "complete"
+
+
 def _start_call(tx: Tx) -> None:
     tx.execute('UPDATE exchange SET data = replace(data, \'"approval":"asked"\', \'"has_started":true\')')
 
@@ -478,12 +506,23 @@ async def test_only_the_socket_of_a_dead_process_is_removed(here: Process, there
         listener.bind(str(path))
         if is_frozen:
             listener.listen()
-        await here.processes.listen_at(f"unix:{path}")
-        await there.engine.store.write(_end_lease, here.processes.process)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("brain.runtime.processes.LEASE_SECONDS", 0.0)
-            await there.processes.look()
+        await _look_after_death(here, there, path)
         assert (path.exists(), path.parent.exists()) == (is_frozen, is_frozen)
+
+
+@with_two
+async def test_no_other_file_is_removed_with_a_dead_process(here: Process, there: Process) -> None:
+    with tempfile.NamedTemporaryFile() as other:
+        await _look_after_death(here, there, Path(other.name))
+        assert Path(other.name).exists()
+
+
+async def _look_after_death(dead: Process, heir: Process, path: Path) -> None:
+    await dead.processes.listen_at(f"unix:{path}")
+    await heir.engine.store.write(_end_lease, dead.processes.process)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("brain.runtime.processes.LEASE_SECONDS", 0.0)
+        await heir.processes.look()
 
 
 def _end_lease(tx: Tx, process: str) -> None:
