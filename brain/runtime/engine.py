@@ -28,13 +28,13 @@ from brain.prompts.context_window import Window
 from brain.runtime.archive import Archive, Recorded, open_archive
 from brain.runtime.assistant import Assistant
 from brain.runtime.client_tasks import is_for_client, narrow_client_task
-from brain.runtime.exchange_lease import ExchangeLease, TaskEnd
 from brain.runtime.persistence import ENDING_SECONDS, Persistence
 from brain.runtime.priority import Priority
 from brain.runtime.processes import LOOK_SECONDS, RETURN_SECONDS, Processes, ResumableTurn
 from brain.runtime.recording import Recorder
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
+from brain.runtime.stored_exchange import StoredExchange, TaskEnd
 from brain.runtime.task_reports import APPROVAL_SECONDS, TaskReports, end_report
 from brain.runtime.task_runner import OnTaskEnd, TaskRunner
 from brain.settings import Rights, Settings
@@ -338,8 +338,8 @@ class Engine:
         try:
             run = await self._begin(admitted, protocol, options)
         except BaseException:
-            if admitted.lease is not None:
-                self.persistence.store_in_background(admitted.lease, None)
+            if admitted.stored is not None:
+                self.persistence.store_in_background(admitted.stored, None)
             raise
         if on_end is None and request.source in ("task", "report"):
             on_end = self._on_background_end
@@ -363,14 +363,14 @@ class Engine:
         options = how.options
         if not options.is_detached:
             options = replace(options, unread_seconds=RETURN_SECONDS)
-        lease = ExchangeLease(self.store, history, replaces=request.replaces is not None)
+        stored = StoredExchange(self.store, history, replaces=request.replaces is not None)
         admitted = _Admitted(
             request,
             self.find_model(request.model, private=request.private),
             exchange,
             None,
             exchange.turn_id,
-            lease,
+            stored,
             remembers_answer=how.is_from_client,
             resumes_after=claimed.last,
         )
@@ -396,7 +396,7 @@ class Engine:
         options: RunOptions,
         task_end: TaskEnd | None,
     ) -> "_Admitted":
-        """Check a request, store its question and lease its conversation."""
+        """Check a request, and store its question."""
         model = self.find_model(request.model, private=request.private)
         request = narrow_request(request, self.settings.rights(request.user))
         is_client_task = is_for_client(request)
@@ -409,25 +409,25 @@ class Engine:
         turn_id = new_turn_id(self.store.process)
         question.answer_id, question.wire = to_answer_id(turn_id), protocol
         is_from_client = history is not None and request.task is None
-        lease = None
+        stored = None
         if history is None or request.conversation_id is not None:
             resume = ""
             if self.runs.processes is not None and options.replayable and request.source not in ("task", "report"):
                 how = replace(request, attachments=(), conversation_id=conversation_id)
                 resume = rows.encode(ResumableTurn(how, protocol, options, is_from_client))
-            lease = await self.persistence.lease(request, conversation_id, question, resume, task_end)
-        return _Admitted(request, model, question, history, turn_id, lease, is_client_task, is_from_client)
+            stored = await self.persistence.store_question(request, conversation_id, question, resume, task_end)
+        return _Admitted(request, model, question, history, turn_id, stored, is_client_task, is_from_client)
 
     async def _prepare(self, admitted: "_Admitted") -> "_Prepared":
         """Collect all that the turn reads and uses."""
-        lease = admitted.lease
+        stored = admitted.stored
         request, model, history = self._load_history(admitted)
         own_tasks, actions = self.tasks.defer() if request.source == "report" else (self.tasks, None)
         is_new = admitted.resumes_after is None
-        if lease is not None and not admitted.is_client_task and is_new:
-            history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
+        if stored is not None and not admitted.is_client_task and is_new:
+            history.task_news = await self.reports.take_news(request, stored.history, model.context_tokens)
             if history.task_news is not None:
-                lease.task_end = partial(end_report, lease.history, history.task_news.cursor, actions)
+                stored.task_end = partial(end_report, stored.history, history.task_news.cursor, actions)
         state = await self._assistant.find_state(request, model)
         recalls = is_new and request.memory and request.user is not None and await self.memory.can_recall(request.user)
         query = None
@@ -437,7 +437,7 @@ class Engine:
             history.recalled = await self._recall(request, history, query)
         assistance = await self._assistant.decide(request, history, model, state, query)
         recorder = self._open_recorder(request, history)
-        store = None if lease is None else lease.store
+        store = None if stored is None else stored.store
         if admitted.remembers_answer:
             parts_before = len(admitted.question.parts) if is_new else 0
             store = partial(self._store_and_remember, store, request.user or "", parts_before)
@@ -455,19 +455,19 @@ class Engine:
             operator=self.settings.system,
             timeouts=timeouts,
             memory=self._view_memory(request, history),
-            tasks=self._view_tasks(own_tasks, request, None if lease is None else history.id),
+            tasks=self._view_tasks(own_tasks, request, None if stored is None else history.id),
             assistance=assistance,
             store=store,
             resumes_after=0 if request.task is not None else admitted.resumes_after,
-            checkpoint=None if lease is None or self.store.path is None else lease.checkpoint,
+            checkpoint=None if stored is None or self.store.path is None else stored.checkpoint,
             use_model=self._priority.background if is_background else self._priority.person,
             open_stream=open_stream if recorder is None else recorder.open_stream,
         )
         on_end: list[OnEnd] = []
-        if lease is not None:
+        if stored is not None:
             remembers = not (request.private or admitted.is_client_task)
-            on_end.append(partial(self._record_end, lease, remembers=remembers))
-            on_end.append(lambda run: self.reports.on_turn_end(*lease.key))
+            on_end.append(partial(self._record_end, stored, remembers=remembers))
+            on_end.append(lambda run: self.reports.on_turn_end(*stored.key))
         if state is not None:
             learn = partial(self._assistant.learn, request, history, model, assistance)
             on_end.append(lambda run: learn(run.snapshot()))
@@ -479,36 +479,36 @@ class Engine:
         self, turn: Turn, admitted: "_Admitted", prepared: "_Prepared", protocol: str, options: RunOptions
     ) -> Run:
         """Make a run of a turn, which the caller starts."""
-        lease = admitted.lease
-        run = self.runs.add(turn, protocol, options, epoch=0 if lease is None else lease.history.epoch)
+        stored = admitted.stored
+        run = self.runs.add(turn, protocol, options, epoch=0 if stored is None else stored.history.epoch)
         if self.is_closing:
             run.stop("shutdown")
         run.on_end += prepared.on_end
         if prepared.recorder is not None:
             self._record_events(prepared.recorder, turn.setup, run)
-        if lease is not None:
-            lease.last = lambda: run.log.last
+        if stored is not None:
+            stored.last = lambda: run.log.last
             if self.runs.processes is not None:
-                self.runs.processes.add(run, lease)
+                self.runs.processes.add(run, stored)
         return run
 
     def _load_history(self, admitted: "_Admitted") -> tuple[TurnRequest, Model, History]:
         """Return the conversation that the turn continues, with its files and its privacy."""
-        request, model, history, lease = admitted.request, admitted.model, admitted.history, admitted.lease
-        if lease is not None and lease.history.private and not request.private:
+        request, model, history, stored = admitted.request, admitted.model, admitted.history, admitted.stored
+        if stored is not None and stored.history.private and not request.private:
             request = replace(request, private=True)
             model = self.find_model(request.model, private=True)
             if history is not None:
                 history = context_window.fit_to_context(history, model.context_tokens)
         if history is None:
-            assert lease is not None
-            if lease.history.files:
-                request = replace(request, attachments=lease.history.files)
+            assert stored is not None
+            if stored.history.files:
+                request = replace(request, attachments=stored.history.files)
             size = model.context_tokens
-            history = context_window.select_window(lease.history, admitted.question, self._window, size)
-        elif lease is not None and admitted.remembers_answer:
-            history.untrusted = history.untrusted or lease.history.untrusted
-            history.private_data = history.private_data or lease.history.private_data
+            history = context_window.select_window(stored.history, admitted.question, self._window, size)
+        elif stored is not None and admitted.remembers_answer:
+            history.untrusted = history.untrusted or stored.history.untrusted
+            history.private_data = history.private_data or stored.history.private_data
         history.private = request.private
         return request, model, history
 
@@ -557,18 +557,18 @@ class Engine:
             request = replace(request, model=None)
         return await self.begin(request, "report")
 
-    def _record_end(self, lease: ExchangeLease, run: Run, *, remembers: bool) -> None:
+    def _record_end(self, stored: StoredExchange, run: Run, *, remembers: bool) -> None:
         """Update the memory. Store a turn that was cut before it could wait for the store."""
-        user, exchange = lease.key[0], run.snapshot()
+        user, exchange = stored.key[0], run.snapshot()
         if run.log.is_cut_off:  # another process continues the turn
             return
-        if not lease.is_stored:
-            storing = self.persistence.store_in_background(lease, exchange)
+        if not stored.is_stored:
+            storing = self.persistence.store_in_background(stored, exchange)
             storing.add_done_callback(lambda _: self.memory.invalidate(user))
-        elif lease.replaces:
+        elif stored.replaces:
             self.memory.invalidate(user)
         elif remembers and exchange.source not in ("task", "report"):
-            self.memory.add_exchange(*lease.key, exchange)
+            self.memory.add_exchange(*stored.key, exchange)
 
     def _record_events(self, recorder: Recorder, setup: TurnSetup, run: Run) -> None:
         """Record the events of a run. At its end, write the recording."""
@@ -631,7 +631,7 @@ class Engine:
             Whether the task existed.
         """
         if self.runs.processes is not None:
-            await self.runs.processes.check_task(user, task_id)
+            await self.runs.processes.raise_if_task_elsewhere(user, task_id)
         task = await self.store.read(tasks.find, user, task_id)
         if task is None:
             return False
@@ -648,7 +648,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    """A request whose conversation is leased.
+    """A request whose question is stored, unless the client keeps the conversation.
 
     Attributes:
         history: The conversation, from a client that sends it.
@@ -661,14 +661,14 @@ class _Admitted:
     question: Exchange
     history: History | None
     turn_id: str
-    lease: ExchangeLease | None
+    stored: StoredExchange | None
     is_client_task: bool = False
     remembers_answer: bool = False
     resumes_after: int | None = None
 
     @property
     def is_private(self) -> bool:
-        return self.request.private or (self.lease is not None and self.lease.history.private)
+        return self.request.private or (self.stored is not None and self.stored.history.private)
 
 
 class _Prepared(NamedTuple):

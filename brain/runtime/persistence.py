@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from brain.errors import BadRequest, StoreError
 from brain.messages import Call, Exchange, new_message_id
-from brain.runtime.exchange_lease import ExchangeLease, Key, TaskEnd
 from brain.runtime.run import Run
 from brain.runtime.runs import RunRegistry
+from brain.runtime.stored_exchange import Key, StoredExchange, TaskEnd
 from brain.store import conversations
 from brain.store.store import Store
 from brain.store.turns import ConversationBusy, QuestionOptions
@@ -42,15 +42,15 @@ class Persistence:
         self._recent = recent
         self._tasks: dict[Key, set[asyncio.Task[Any]]] = {}
 
-    async def lease(
+    async def store_question(
         self,
         request: TurnRequest,
         conversation_id: str,
         question: Exchange,
         resume: str = "",
         task_end: TaskEnd | None = None,
-    ) -> ExchangeLease:
-        """Store a question and lease its conversation. Other processes then find the turn.
+    ) -> StoredExchange:
+        """Store a question, so that other processes find the turn.
 
         Args:
             resume: How another process can continue the turn; empty if none can.
@@ -63,7 +63,7 @@ class Persistence:
         user = request.user or ""
         question.source, question.question_id = request.source, new_message_id()
 
-        async def write_question() -> ExchangeLease:
+        async def write_question() -> StoredExchange:
             question.started = datetime.now(UTC)
             replaces = request.replaces or await self._find_question(user, conversation_id, question)
             options = QuestionOptions(
@@ -75,7 +75,7 @@ class Persistence:
                 private=request.private,
             )
             history = await self._store.write_question(user, conversation_id, question, request.attachments, options)
-            return ExchangeLease(self._store, history, replaces=replaces is not None, task_end=task_end)
+            return StoredExchange(self._store, history, replaces=replaces is not None, task_end=task_end)
 
         try:
             is_background = request.source in ("task", "report")
@@ -124,7 +124,7 @@ class Persistence:
                 if processes is not None:
                     if await processes.interrupt(conversation_id, user or ""):
                         continue
-                    await processes.check(busy.process)
+                    await processes.raise_if_elsewhere(busy.process)
                 stops = stops or (busy.is_report and stops_report)
                 if not stops or time.monotonic() >= until:
                     raise
@@ -140,18 +140,18 @@ class Persistence:
         if tasks := self._tasks.get((user or "", conversation_id)):
             await asyncio.wait(tasks)
 
-    def store_in_background(self, lease: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
+    def store_in_background(self, stored: StoredExchange, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Store an exchange in a separate task. With None, delete its question."""
         task: asyncio.Task[Any] = asyncio.create_task(
-            lease.drop() if exchange is None else lease.store(exchange), name="store"
+            stored.drop() if exchange is None else stored.store(exchange), name="store"
         )
-        tasks = self._tasks.setdefault(lease.key, set())
+        tasks = self._tasks.setdefault(stored.key, set())
         tasks.add(task)
 
         def discard(task: asyncio.Task[Any]) -> None:
             tasks.discard(task)
-            if not tasks and self._tasks.get(lease.key) is tasks:
-                del self._tasks[lease.key]
+            if not tasks and self._tasks.get(stored.key) is tasks:
+                del self._tasks[stored.key]
 
         task.add_done_callback(discard)
         return task

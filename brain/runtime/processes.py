@@ -16,8 +16,8 @@ import msgspec
 
 from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.messages import new_process_id, process_of
-from brain.runtime.exchange_lease import ExchangeLease
 from brain.runtime.run import Run, RunOptions
+from brain.runtime.stored_exchange import StoredExchange
 from brain.store import processes, tasks, turns
 from brain.store.processes import LEASE_SECONDS, Process
 from brain.store.store import Store
@@ -28,7 +28,7 @@ from brain.turn_request import TurnRequest
 LOOK_SECONDS = 1.0
 """Interval of renewing the lease, of checkpoints, and of the search for processes that died."""
 RETURN_SECONDS = 30.0
-"""Time for the client of a claimed turn to come back, unless nobody needs to read the turn."""
+"""Time for the client of a claimed turn to come back, unless the turn is detached."""
 MAX_CLAIMS = 5
 """How often a turn continues after its process died. Then it is interrupted, because it may be the cause."""
 UNIX = "unix:"
@@ -59,7 +59,7 @@ decode = msgspec.json.Decoder(ResumableTurn).decode
 
 class _Running(NamedTuple):
     run: Run
-    lease: ExchangeLease
+    stored: StoredExchange
 
 
 class _Waiting(NamedTuple):
@@ -165,7 +165,7 @@ class Processes:
             await self._store.write_unsynced(processes.stop)
             await self.look()
 
-    async def check(self, process: str) -> None:
+    async def raise_if_elsewhere(self, process: str) -> None:
         """Check that a process that runs a turn takes no forwarded requests.
 
         Raises:
@@ -178,7 +178,7 @@ class Processes:
         if other is not None and other.address:
             raise RunsElsewhere(process, other.address)
 
-    async def check_task(self, user: str, task_id: str) -> None:
+    async def raise_if_task_elsewhere(self, user: str, task_id: str) -> None:
         """Check that no other process runs a task, since it should notice at once that the task is canceled.
 
         Raises:
@@ -187,7 +187,7 @@ class Processes:
         if self._others:
             process = await self._store.read(tasks.find_process, user, task_id)
             if process is not None:
-                await self.check(process)
+                await self.raise_if_elsewhere(process)
 
     async def find(self, turn_id: str, user: str | None) -> Run | None:
         """Return the run of a claimed turn, which begins now; None if no process has a turn with this ID.
@@ -201,10 +201,10 @@ class Processes:
             return run
         first = process_of(turn_id)
         if (other := self._others.get(first)) is None or not other.is_stopping:  # else another one may continue it
-            await self.check(first)
+            await self.raise_if_elsewhere(first)
         place = await self._store.search(turns.find_place, user or "", turn_id)
         if place is None:  # it is not stored
-            await self.check(first)
+            await self.raise_if_elsewhere(first)
         return await self._go_to(place, user)
 
     async def find_requested(self, user: str, request_id: str) -> Run | None:
@@ -236,7 +236,7 @@ class Processes:
             return None
         if (run := await self._take(place.turn_id, user)) is not None:
             return run
-        await self.check(place.process)
+        await self.raise_if_elsewhere(place.process)
         if place.is_running and place.process not in self._others:  # it begins here now, or its process has died
             raise RunsElsewhere(place.process, "")
         return None
@@ -274,6 +274,7 @@ class Processes:
         """Renew the lease, write checkpoints, and claim the turns of processes that died."""
         if not await self._read():
             await self._rejoin()
+            await self._read()
         await self._write()
         dead = [one for one in self._others.values() if one.is_over]
         if dead:
@@ -295,32 +296,31 @@ class Processes:
 
     async def _write(self) -> None:
         """Renew the lease if there are others, and write what the store lacks of running turns."""
-        writes = {
-            turn_id: write
-            for turn_id, one in self._running.items()
-            if (write := one.lease.draft(one.run.snapshot())) is not None
-        }
+        writes = [
+            (one, write)
+            for one in self._running.values()
+            if (write := one.stored.draft(one.run.snapshot())) is not None
+        ]
         if not writes and not self._others:
             return
 
-        def write_all(tx: Tx) -> list[str]:
+        def write_all(tx: Tx) -> list[_Running]:
             processes.renew(tx, self.address)
-            return [turn_id for turn_id, draft in writes.items() if not draft(tx)]
+            return [one for one, draft in writes if not draft(tx)]
 
         try:
             lost = await self._store.write_unsynced(write_all)
         except StoreError:
-            for turn_id in writes.keys() & self._running.keys():
-                self._running[turn_id].lease.forget_draft()
+            for one, _ in writes:
+                one.stored.forget_draft()
             raise
-        for turn_id in lost:
-            if (one := self._running.get(turn_id)) is not None:
-                self._hand_over(one.run)
+        for one in lost:
+            self._hand_over(one.run)
 
-    def add(self, run: Run, lease: ExchangeLease) -> None:
+    def add(self, run: Run, stored: StoredExchange) -> None:
         """Write checkpoints of a run until it ends."""
-        running = self._running[run.id] = _Running(run, lease)
-        lease.on_taken = partial(self._hand_over, run)
+        running = self._running[run.id] = _Running(run, stored)
+        stored.on_taken = partial(self._hand_over, run)
 
         def remove(run: Run) -> None:
             if self._running.get(run.id) is running:  # else this process itself continues the turn
@@ -330,9 +330,9 @@ class Processes:
 
     def release_detached(self) -> None:
         """Hand over the turns that continue without a client."""
-        for run, lease in tuple(self._running.values()):
+        for run, stored in tuple(self._running.values()):
             if run.options.is_detached:
-                lease.is_released = True
+                stored.is_released = True
                 self._hand_over(run)
 
     # Claimed turns

@@ -43,7 +43,7 @@ log = logging.getLogger("brain")
 class TaskReports:
     """Reports the news of background tasks.
 
-    Any process may begin the report of a conversation; the lease of the conversation lets one of them do it.
+    Any process may begin the report of a conversation; since one turn of it runs at a time, one of them does it.
 
     Args:
         begin: Begins a turn; the model of its request is used if it still exists.

@@ -17,9 +17,9 @@ import msgspec
 from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.events import Event, SpecialistProgress, SpecialistStart
 from brain.messages import Attachment, Call, Exchange, History
-from brain.runtime.exchange_lease import TaskEnd
 from brain.runtime.persistence import ENDING_SECONDS
 from brain.runtime.run import Run
+from brain.runtime.stored_exchange import TaskEnd
 from brain.runtime.task_reports import TaskReports
 from brain.settings import Settings
 from brain.store import tasks, turns

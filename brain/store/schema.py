@@ -121,7 +121,7 @@ TABLES = {
         last INTEGER NOT NULL,
         data TEXT NOT NULL
     ) STRICT""",
-    # a process lives while it has a row. `until` is on the clock of the machine that nobody sets
+    # a process lives while it has a row. `until` is on the monotonic clock of the machine
     "process": """CREATE TABLE process (
         id TEXT PRIMARY KEY,
         address TEXT NOT NULL,

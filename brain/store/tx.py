@@ -28,7 +28,7 @@ class Tx(Protocol):
 
     Attributes:
         now: The time, in microseconds since 1970: the same for the whole transaction.
-        uptime: The time in microseconds on a clock that all processes of the store share and nobody sets.
+        uptime: The time in microseconds on a monotonic clock that all processes of the store share.
         process: The ID of this process.
     """
 

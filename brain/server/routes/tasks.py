@@ -93,7 +93,7 @@ async def cancel(request: Request) -> Response:
         return ApiResponse({"outcome": "invalid", **error_body(error)}, error.status)
     engine, user = request.engine, request.username
     if engine.runs.processes is not None:
-        await engine.runs.processes.check_task(user, task_id)
+        await engine.runs.processes.raise_if_task_elsewhere(user, task_id)
     outcome, task = await engine.tasks.write(tasks.cancel, user, task_id)
     if task is None:
         error = _not_found()

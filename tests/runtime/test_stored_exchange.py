@@ -11,7 +11,7 @@ from store_helpers import NOON, Clock, lose_turns, only_exchange, question, read
 from brain.errors import StoreError
 from brain.events import Notice
 from brain.messages import Call, Exchange, Part, Steer, Text
-from brain.runtime.exchange_lease import ExchangeLease
+from brain.runtime.stored_exchange import StoredExchange
 from brain.store import turns
 from brain.store.store import Store
 from brain.turn.notices import Annotations
@@ -66,13 +66,13 @@ class Answer:
         self._notes.parts_before = len(self._done)
 
 
-async def begin(store: Store, answer: Answer) -> ExchangeLease:
-    return ExchangeLease(store, await store.write_question("ada", "c", answer.exchange, ()))
+async def begin(store: Store, answer: Answer) -> StoredExchange:
+    return StoredExchange(store, await store.write_question("ada", "c", answer.exchange, ()))
 
 
-async def write(store: Store, lease: ExchangeLease, exchange: Exchange) -> bool | None:
+async def write(store: Store, stored: StoredExchange, exchange: Exchange) -> bool | None:
     """Write what the store lacks; return whether the process still has the turn, or None if it lacks nothing."""
-    draft = lease.draft(exchange)
+    draft = stored.draft(exchange)
     return None if draft is None else await store.write(draft)
 
 
@@ -80,24 +80,24 @@ async def write(store: Store, lease: ExchangeLease, exchange: Exchange) -> bool 
 async def test_any_split_of_an_answer_restores_the_same(steps: Sequence[str]) -> None:
     answer = Answer()
     async with store_at(None, Clock()) as store:
-        lease = await begin(store, answer)
+        stored = await begin(store, answer)
         for step in (*steps, "write"):
             answer.step(step)
             if step == "write":
-                assert await write(store, lease, answer.snapshot()) in (True, None)
+                assert await write(store, stored, answer.snapshot()) in (True, None)
                 found = await only_exchange(store, "ada", "c")
                 assert (found.parts, found.annotations) == (answer.exchange.parts, answer.exchange.annotations)
-        assert await write(store, lease, answer.snapshot()) is None
+        assert await write(store, stored, answer.snapshot()) is None
 
 
 async def test_text_and_thinking_are_appended_and_written_once() -> None:
     answer = Answer()
     async with store_at(None, Clock()) as store:
-        lease = await begin(store, answer)
+        stored = await begin(store, answer)
         for number, step in enumerate(["text", "text", "think", "think", "text"], 1):
             answer.step(step)
-            lease.last = lambda number=number: number  # type: ignore[misc]
-            assert await write(store, lease, answer.snapshot())
+            stored.last = lambda number=number: number  # type: ignore[misc]
+            assert await write(store, stored, answer.snapshot())
         query = "SELECT last, json_extract(data, '$.text') FROM draft ORDER BY key"
         found = await store.read(lambda tx: tx.execute(query).fetchall())
         assert found == [(1, ""), (2, "text 2 😀"), (3, ""), (4, ""), (5, "text 5 😀")]
@@ -106,36 +106,36 @@ async def test_text_and_thinking_are_appended_and_written_once() -> None:
 async def test_after_a_write_that_failed_the_whole_answer_is_written() -> None:
     answer = Answer()
     async with store_at(None, Clock()) as store:
-        lease = await begin(store, answer)
+        stored = await begin(store, answer)
         for _ in range(2):
             answer.step("text")
-            assert lease.draft(answer.snapshot()) is not None  # and is lost
-        lease.forget_draft()
-        assert await write(store, lease, answer.snapshot())
+            assert stored.draft(answer.snapshot()) is not None  # and is lost
+        stored.forget_draft()
+        assert await write(store, stored, answer.snapshot())
         assert await read_turns(store, "ada", "c") == [("One", "text 1 😀text 2 😀", "")]
 
 
 async def test_a_turn_that_another_process_continues_is_not_written() -> None:
     answer = Answer()
     async with store_at(None, Clock()) as store:
-        lease = await begin(store, answer)
+        stored = await begin(store, answer)
         answer.step("text")
         lose_turns(store)
-        assert await write(store, lease, answer.snapshot()) is False
+        assert await write(store, stored, answer.snapshot()) is False
         with pytest.raises(StoreError, match="Another process continues this turn"):
-            await lease.checkpoint(answer.exchange)
-        assert await lease.store(answer.exchange) is None
+            await stored.checkpoint(answer.exchange)
+        assert await stored.store(answer.exchange) is None
         assert await read_turns(store, "ada", "c") == [("One", "", "interrupted")]
 
 
 async def test_a_released_turn_is_stored_as_one_that_runs() -> None:
     answer = Answer()
     async with store_at(None, Clock()) as store:
-        lease = await begin(store, answer)
+        stored = await begin(store, answer)
         answer.step("text")
-        lease.is_released, lease.last = True, lambda: 7
-        assert await lease.store(replace(answer.snapshot(), outcome="shutdown", ended=NOON)) is None
-        assert lease.is_stored
+        stored.is_released, stored.last = True, lambda: 7
+        assert await stored.store(replace(answer.snapshot(), outcome="shutdown", ended=NOON)) is None
+        assert stored.is_stored
         await store.write(lambda tx: tx.execute("UPDATE exchange SET resume = '{}'").rowcount)
         (claimed,), _ = await store.write(turns.claim, 9, continues=True)
         assert claimed.history.question is not None

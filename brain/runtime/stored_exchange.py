@@ -1,4 +1,4 @@
-"""The right of one turn to write its exchange: checkpoints while it runs, and the answer."""
+"""The exchange of a turn in the store: checkpoints while the turn runs, and the answer."""
 
 import logging
 from collections.abc import Callable
@@ -23,7 +23,7 @@ TaskEnd = Callable[[Exchange], RunEnd | ReportEnd | None]
 log = logging.getLogger("brain")
 
 
-class ExchangeLease:
+class StoredExchange:
     """See the module.
 
     Args:
