@@ -87,7 +87,7 @@ class Place(NamedTuple):
 
 
 class Appended(msgspec.Struct):
-    """What an answer has more than before: text at its end, and thinking, of which the first may extend the last stored one.
+    """What an answer has more than before: text at its end, and thinking. The first may extend the last stored one.
 
     Attributes:
         turn_pass: the pass of the text.
