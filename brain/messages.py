@@ -227,6 +227,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
         private_data: Whether the block may contain private data of the user.
         picks: Number of values from results that it sent to other hosts without approval.
         has_started: Whether its specialist started. Without a block, the process ended before the call did.
+        if_interrupted: Of a running call that must not run again: its reason and block if the process ends first.
         began_ms: Milliseconds from the start of the turn to the call.
         ms: Duration in milliseconds, without the wait for approval; None while it runs.
     """
@@ -249,6 +250,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
     private_data: bool = False
     picks: Count = 0
     has_started: bool = False
+    if_interrupted: tuple[str, str] | None = None
     began_ms: Count = 0
     ms: Count | None = None
 

@@ -119,7 +119,9 @@ def _call(part: Call) -> Call:
     name = callable_name(part.name)
     marker = templates.marker(name, part.params or {}, "bracket") if part.marker else ""
     reason = blocks.reason_text(part.reason) if part.reason else ""
-    return msgspec.structs.replace(part, name=name, marker=marker, reason=reason, block=_block(name, part))
+    return msgspec.structs.replace(
+        part, name=name, marker=marker, reason=reason, block=_block(name, part), if_interrupted=None
+    )
 
 
 def _block(name: str, part: Call) -> str:

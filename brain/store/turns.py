@@ -473,6 +473,9 @@ def _interrupt(tx: Tx, key: int) -> None:
     if exchange is not None:
         add_drafts(tx, key, exchange)
         if exchange.source != "task":  # a task continues from its last checkpoint
+            for call in exchange.calls:
+                if not call.block and call.if_interrupted is not None:
+                    call.code, (call.reason, call.block), call.if_interrupted = "interrupted", call.if_interrupted, None
             # no model may read a call without a block
             exchange.parts = [part for part in exchange.parts if not isinstance(part, Call) or part.block]
         exchange.outcome = "interrupted"

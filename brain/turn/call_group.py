@@ -82,7 +82,6 @@ class CallGroup:
         self._began: dict[str, float] = {}  # by call ID, on the `time.monotonic` clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._no_more_calls = asyncio.Event()
-        self._unrepeatable: set[str] = set()  # IDs of calls that started and must not run again
         self._without_preview: set[str] = set()  # IDs of calls that need approval and have no preview yet
         self._to_ask: dict[str, asyncio.Event] = {}  # calls with a preview; the event means that approval was requested
 
@@ -197,7 +196,7 @@ class CallGroup:
             except StoreError as error:  # a call that must not run again starts only if all processes will know it
                 log.warning("call of specialist %s did not start: %s", call.name, error)
                 call.has_started, outcome = False, FAILED
-                self._unrepeatable.discard(call.id)
+                call.if_interrupted = None
             except Exception:
                 log.exception("call of specialist %s failed", call.name)
                 outcome = FAILED
@@ -205,8 +204,9 @@ class CallGroup:
                 call.approval = "asked"
                 self.suspended.append(call)
             elif not call.block:
+                must_be_stored = call.if_interrupted is not None
                 self._finish(call, outcome)
-                if call.id in self._unrepeatable and self._state.checkpoint is not None:
+                if must_be_stored and self._state.checkpoint is not None:
                     await self._store_end(self._state.checkpoint)
         if self._on_end is not None:
             self._on_end()
@@ -298,7 +298,9 @@ class CallGroup:
         self._state.emit((call.start_event(),))
         call.has_started = True
         if self._state.checkpoint is not None and not self._policy.is_read_only(call.name, call.params or {}):
-            self._unrepeatable.add(call.id)
+            unknown = self._policy.failure("interrupted")
+            block = blocks.error_block(call.name, unknown.reason, unknown.advice)
+            call.if_interrupted = unknown.reason, block
             await self._state.checkpoint()
         dependencies = self._dependencies(entry, context, seconds)
         return await execute(entry.specialist, function, dependencies, report, timeout=seconds)
@@ -431,6 +433,7 @@ class CallGroup:
         """Set the block of a call, and emit its event."""
         call.ms = round((time.monotonic() - self._began[call.id]) * 1000)
         self._policy.mark(call, outcome)
+        call.if_interrupted = None
         tokens, text = self._setup.tokens, ""
         if isinstance(outcome, Result):
             text = blocks.result_text(outcome.text, self._state.max_block_bytes, outcome.more, tokens)

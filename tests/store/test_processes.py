@@ -207,7 +207,8 @@ async def test_a_turn_that_nobody_can_continue_is_interrupted_with_its_text(
     _, (dead, heir, other) = machine
     history = await begin(dead, options=QuestionOptions(resume=resume))
     running, ended = Call("web", id="c2", turn_pass=1), Call("web", id="c1", block="block", turn_pass=1)
-    so_far = question("One", "c", started=NOON, parts=[Text("Once", 1), ended, running])
+    sends = Call("letter", id="c3", turn_pass=1, has_started=True, if_interrupted=("unknown", "It may have been sent."))
+    so_far = question("One", "c", started=NOON, parts=[Text("Once", 1), ended, running, sends])
     assert await dead.write(turns.checkpoint, history.key, 0, 7, so_far)
     assert await dead.write(turns.append, history.key, 0, 9, Appended(" upon", 1, (THOUGHT,)))
     assert await read_turns(other, "ada", "c") == [("One", "Once upon", "")]
@@ -223,8 +224,9 @@ async def test_a_turn_that_nobody_can_continue_is_interrupted_with_its_text(
         assert await read_turns(other, "ada", "c") == [("One", "Once upon", "")]
         await taker.write(turns.interrupt, history.key, 1)
     exchange = await only_exchange(other, "ada", "c")
-    # no model may read a call without a block
-    assert [part for part in exchange.parts if isinstance(part, Call)] == [ended]
+    # no model may read a call without a block, and each must know of one that may have changed something
+    parts = {"code": "interrupted", "reason": "unknown", "block": "It may have been sent.", "if_interrupted": None}
+    assert exchange.calls == [ended, replace(sends, **parts)]
     assert (exchange.answer, exchange.annotations, exchange.outcome) == ("Once upon", (THOUGHT,), "interrupted")
     assert [one.running for one in await other.list_conversations("ada")] == [False]
     assert len(await other.list_conversations("ada", words="upon")) == 1
