@@ -32,7 +32,11 @@ class Process(NamedTuple):
 def read(tx: Tx) -> list[Process]:
     """Return all processes."""
     found = tx.execute("SELECT id, address, until, is_stopping FROM process ORDER BY id")
-    return [Process(name, address, until < tx.uptime, bool(stops)) for name, address, until, stops in found]
+    # a lease that is too long is from before a restart of the machine, which set the clock to 0
+    return [
+        Process(name, address, not tx.uptime <= until <= _until(tx), bool(stops))
+        for name, address, until, stops in found
+    ]
 
 
 def add(tx: Tx, address: str) -> str:
@@ -59,8 +63,8 @@ def remove(tx: Tx) -> None:
 
 def remove_dead(tx: Tx) -> list[str]:
     """Remove the processes whose lease is over, except this one; return their addresses."""
-    query = "DELETE FROM process WHERE until < ? AND id <> ? RETURNING address"
-    return [str(address) for (address,) in tx.execute(query, (tx.uptime, tx.process)).fetchall()]
+    query = "DELETE FROM process WHERE until NOT BETWEEN ? AND ? AND id <> ? RETURNING address"
+    return [str(address) for (address,) in tx.execute(query, (tx.uptime, _until(tx), tx.process)).fetchall()]
 
 
 def remove_all(tx: Tx) -> None:

@@ -118,6 +118,14 @@ async def test_a_process_lives_until_its_lease_is_over(machine: Machine) -> None
     assert await machine.others() == []
 
 
+async def test_leases_from_before_a_restart_of_the_machine_are_over(machine: Machine) -> None:
+    machine.uptime.now -= 100
+    one, _, _ = machine.stores
+    await one.write(processes.renew, "unix:0")
+    assert await machine.others() == [(False, False), (True, False)]
+    assert await one.write(processes.remove_dead) == ["unix:1", "unix:2"]
+
+
 async def test_a_process_never_removes_itself(machine: Machine) -> None:
     """It was alone and did not renew its lease, or was frozen and wakes first."""
     machine.uptime.now += 60
