@@ -1,4 +1,4 @@
-"""This process among those that use the store: its lease, the checkpoints of its turns, and the turns of the dead."""
+"""This process among those that use the store: its lease, the checkpoints of its turns, and the turns of dead ones."""
 
 import asyncio
 import errno
@@ -85,7 +85,7 @@ class Processes:
     """
 
     def __init__(self, store: Store, recent: int, continue_turn: Continue, hand_over: Callable[[Run], None]) -> None:
-        self.secret = token_bytes(32)  # that nobody knows, until this process has joined
+        self.secret = token_bytes(32)  # unknown to all, until this process has joined
         self.address = ""
         self.is_closing = False
         self._store = store
@@ -286,7 +286,7 @@ class Processes:
         await self._continue_waiting()
 
     async def _rejoin(self) -> None:
-        """Begin anew after a process found that the lease of this one was over: it may have claimed the turns."""
+        """Join under a new ID. Another process found the lease of this one over, and may have claimed its turns."""
         log.warning("this process was considered dead; its %d turns continue elsewhere", len(self._running))
         for one in tuple(self._running.values()):
             self._hand_over(one.run)

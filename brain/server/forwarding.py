@@ -121,7 +121,7 @@ class Forwarding:
         now = processes.clock()
         if abs(now - int(milliseconds) / 1000) > SIGNED_SECONDS or nonce in self._nonces or nonce in self._older_nonces:
             return None
-        if now >= self._nonces_until:  # a signature is valid for twice `SIGNED_SECONDS` at most
+        if now >= self._nonces_until:  # a signature is valid for at most twice `SIGNED_SECONDS`
             self._older_nonces, self._nonces, self._nonces_until = self._nonces, set(), now + 2 * SIGNED_SECONDS
         self._nonces.add(nonce)
         return unquote(user.decode())

@@ -212,7 +212,7 @@ class CallGroup:
             self._on_end()
 
     async def _store_end(self, checkpoint: Callable[[], Awaitable[None]]) -> None:
-        """Store the end of a call. A turn for a person goes on if that fails for now, such as on a full disk."""
+        """Store the end of a call. A turn for a person continues if that fails, such as on a full disk."""
         try:
             await checkpoint()
         except StoreError as error:

@@ -72,7 +72,7 @@ class Encoder:
         if type(event) is Token:
             return self._encode_text(self._text_head, event.text)
         match event:
-            case Rewind():  # nobody can resume this stream, so it is the first event
+            case Rewind():  # no client can resume this stream, so it is the first event
                 return self._encode_text(self._text_head, event.text)
             case Thinking() | Round():
                 return self._encode_text(self._thought_head, self._reasoning_text(event))
