@@ -313,14 +313,15 @@ async def test_a_body_keeps_its_framing(tmp_path: Path, headers: Mapping[str, st
 async def test_an_early_response_ends_a_body_that_is_not_read(tmp_path: Path) -> None:
     forward = Forward(tmp_path, "POST", {"transfer-encoding": "chunked"})
     forward.client.body = [b"x" * 100_000] * 1000
+    is_passed_on = asyncio.Event()
 
     async def reject(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(PLAIN)
-        await writer.drain()
-        await asyncio.sleep(0.1)
+        await is_passed_on.wait()
 
     assert await forward.run(reject)
+    is_passed_on.set()
     assert forward.client.response[0] == 404
     assert len(forward.client.body) > 900
 
