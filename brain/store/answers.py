@@ -79,8 +79,8 @@ def remember(tx: Tx, user: str, exchange: Exchange, texts: Sequence[str]) -> Non
         users.mark_private_data(tx, number)
     tx.execute("DELETE FROM answer WHERE at < ?", (tx.now - MAX_AGE,))
     tx.executemany(
-        "INSERT INTO answer (user, digest, marks, at) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (user, digest) DO UPDATE SET marks = answer.marks | excluded.marks, at = excluded.at",
+        "INSERT INTO answer (account, digest, marks, at) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (account, digest) DO UPDATE SET marks = answer.marks | excluded.marks, at = excluded.at",
         [(number, digest, marks, tx.now) for digest in _digests(tx, texts)],
     )
 
@@ -95,7 +95,7 @@ def find_marks(tx: Tx, user: str, texts: Sequence[str]) -> Marks:
         texts: the normalized answers.
     """
     number, found, is_unknown = users.find(tx, user), 0, False
-    query = "SELECT marks FROM answer WHERE user = ? AND digest = ? AND at >= ?"
+    query = "SELECT marks FROM answer WHERE account = ? AND digest = ? AND at >= ?"
     for digest in _digests(tx, texts):
         row = tx.execute(query, (number, digest, tx.now - MAX_AGE)).fetchone()
         is_unknown = is_unknown or row is None

@@ -120,7 +120,7 @@ def list_conversations(
         return []
     page = FIRST_PAGE
     if before is not None:
-        row = tx.execute("SELECT used, key FROM conversation WHERE user = ? AND id = ?", (number, before)).fetchone()
+        row = tx.execute("SELECT used, key FROM conversation WHERE account = ? AND id = ?", (number, before)).fetchone()
         if row is None:
             message = "`before` must be the id of the last conversation that was listed."
             raise BadRequest(message, "before")
@@ -128,7 +128,7 @@ def list_conversations(
     searched = full_text.search_words(text)
     if not searched:
         found = tx.execute(
-            f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.user = ? "
+            f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.account = ? "
             "AND (? = '' OR replace(c.title, ?, '') <> c.title) "
             f"AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
             (number, text.strip(), text.strip(), *page, limit),
@@ -164,7 +164,7 @@ def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: 
     if tx.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
         return []
     newest = tx.execute(
-        f"SELECT {_CONVERSATION} FROM conversation c WHERE c.user = ? AND {exchanges.IS_LISTED} "
+        f"SELECT {_CONVERSATION} FROM conversation c WHERE c.account = ? AND {exchanges.IS_LISTED} "
         "AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
         (user, *page, NEWEST_SEARCHED),
     )
@@ -184,7 +184,7 @@ def _search_all(tx: Tx, user: int, match: str, page: tuple[int, int], limit: int
     return tx.execute(
         f"WITH hit AS (SELECT key >> {EXCHANGES} AS conversation, max(key) AS at FROM {_MATCHING} GROUP BY 1) "
         f"SELECT {_CONVERSATION}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
-        f"WHERE c.user = ? AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) "
+        f"WHERE c.account = ? AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) "
         "ORDER BY c.used DESC, c.key DESC LIMIT ?",
         (match, user, *page, limit),
     ).fetchall()
@@ -251,7 +251,7 @@ def find_answer(tx: Tx, user: str, answer_id: str | None) -> tuple[str, Exchange
     """Return an answer of a user, or the newest one, with the ID of its conversation."""
     which, values = ("answer_id = ?", [answer_id]) if answer_id is not None else ("answer_id <> ''", [])
     where = "" if answer_id is not None else f" AND {exchanges.IS_LISTED}"
-    newest = f"SELECT key, id FROM conversation c WHERE user = ?{where} ORDER BY used DESC LIMIT ?"
+    newest = f"SELECT key, id FROM conversation c WHERE account = ?{where} ORDER BY used DESC LIMIT ?"
     found = tx.execute(
         f"SELECT c.id, e.key, data, {_IS_LAPSED}, question_id FROM ({newest}) c "
         f"JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {which} ORDER BY e.started DESC LIMIT 1",
@@ -301,7 +301,7 @@ def delete_user(tx: Tx, user: str) -> Counts:
     if number is None:
         return Counts()
     query = (
-        "SELECT c.key FROM conversation c WHERE c.user = ? AND EXISTS "
+        "SELECT c.key FROM conversation c WHERE c.account = ? AND EXISTS "
         f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION})"
     )
     for (conversation,) in tx.execute(query, (number,)).fetchall():
@@ -314,7 +314,7 @@ def delete_user(tx: Tx, user: str) -> Counts:
 
 def recent(tx: Tx, user: str, limit: int) -> list[Interaction]:
     """Return the newest messages and answers of all conversations that are not private, newest first."""
-    where = f"user = ? AND private = 0 AND {exchanges.IS_LISTED}"
+    where = f"account = ? AND private = 0 AND {exchanges.IS_LISTED}"
     used = f"SELECT key, id FROM conversation c WHERE {where} ORDER BY used DESC LIMIT ?"
     newest: list[tuple[int, int, str]] = []
     for key, conversation_id in tx.execute(used, (users.find(tx, user), limit)).fetchall():
@@ -343,9 +343,9 @@ def claim_idle(tx: Tx, before: datetime, limit: int, *, alone: bool = False) -> 
     """
     where = "" if alone else f"AND {exchanges.IN_CONVERSATION} "
     found = tx.execute(
-        "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
-        "FROM conversation c JOIN user u ON u.key = c.user "
-        "WHERE c.unsummarised = 1 AND c.private = 0 AND u.name IS NOT NULL AND c.updated NOT BETWEEN ? AND ? "
+        "SELECT c.key, c.account, a.name, c.id, c.title, c.summarised_to, c.memory "
+        "FROM conversation c JOIN account a ON a.key = c.account "
+        "WHERE c.unsummarised = 1 AND c.private = 0 AND a.name IS NOT NULL AND c.updated NOT BETWEEN ? AND ? "
         "AND c.claimed NOT BETWEEN ? AND ? "
         f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} {where}AND {exchanges.IS_ALIVE}) "
         "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
@@ -369,7 +369,7 @@ def set_memory(tx: Tx, idle: IdleConversation, item: Item | None) -> None:
     An item that exists already then stands for this conversation, too. A former one that stands for others stays.
     """
     conversation = idle.last_key >> EXCHANGES
-    query = "SELECT c.memory FROM conversation c JOIN user u ON u.key = c.user WHERE c.key = ? AND u.name = ?"
+    query = "SELECT c.memory FROM conversation c JOIN account a ON a.key = c.account WHERE c.key = ? AND a.name = ?"
     row = tx.execute(query, (conversation, idle.user)).fetchone()
     if row is None:
         return
@@ -384,7 +384,7 @@ def set_memory(tx: Tx, idle: IdleConversation, item: Item | None) -> None:
 
 def _find_row(tx: Tx, user: str, conversation_id: str) -> tuple[Any, ...] | None:
     found = tx.execute(
-        f"SELECT {_CONVERSATION} FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?",
+        f"SELECT {_CONVERSATION} FROM conversation c JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ?",
         (user, conversation_id),
     ).fetchone()
     return None if found is None else tuple(found)

@@ -14,9 +14,10 @@ IMPORT_LEASE = 30 * SECOND
 REMOVED_ROWS, REMOVED_BYTES = 64, 1024 * 1024
 """Approximate limits of one transaction that removes rows. A file may have 16 MiB, all of which is overwritten."""
 
-_IS_ERASED = "user IN (SELECT key FROM user WHERE name IS NULL)"
+_IS_ERASED = "account IN (SELECT key FROM account WHERE name IS NULL)"
 _IS_DELETED = (
-    f"({_IS_ERASED} OR (user IS NULL AND (import IS NULL OR import NOT IN (SELECT key FROM import WHERE until > 0))))"
+    f"({_IS_ERASED} OR "
+    "(account IS NULL AND (import IS NULL OR import NOT IN (SELECT key FROM import WHERE until > 0))))"
 )
 """Whether a conversation or item is deleted, and not of an import that is running."""
 
@@ -28,21 +29,21 @@ def delete_conversation(tx: Tx, conversation: int) -> None:
     """
     exchanges.remove_memories(tx, conversation)
     tx.execute("UPDATE item SET conversation = NULL, exchange = NULL WHERE conversation = ?", (conversation,))
-    tx.execute("UPDATE conversation SET user = NULL, memory = NULL WHERE key = ?", (conversation,))
+    tx.execute("UPDATE conversation SET account = NULL, memory = NULL WHERE key = ?", (conversation,))
 
 
 def erase_user(tx: Tx, user: int) -> None:
     """Erase a user at once. The rows are removed later, in small transactions; tasks now, so that none runs."""
     for table in ("task", "channel_cursor"):
-        tx.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
-    tx.execute("UPDATE import SET until = 0 WHERE user = ?", (user,))
-    tx.execute("UPDATE user SET name = NULL WHERE key = ?", (user,))
+        tx.execute(f"DELETE FROM {table} WHERE account = ?", (user,))
+    tx.execute("UPDATE import SET until = 0 WHERE account = ?", (user,))
+    tx.execute("UPDATE account SET name = NULL WHERE key = ?", (user,))
 
 
 def has_rows_to_remove(tx: Tx) -> bool:
     """Return whether there are rows of deleted conversations, erased users or expired imports."""
     lapsed = "SELECT 1 FROM import WHERE until NOT BETWEEN ? AND ?"
-    query = f"SELECT 1 FROM conversation WHERE {_IS_DELETED} UNION ALL SELECT 1 FROM user WHERE name IS NULL"
+    query = f"SELECT 1 FROM conversation WHERE {_IS_DELETED} UNION ALL SELECT 1 FROM account WHERE name IS NULL"
     return tx.execute(f"{query} UNION ALL {lapsed} LIMIT 1", (tx.now, tx.now + IMPORT_LEASE)).fetchone() is not None
 
 
@@ -69,15 +70,15 @@ def _remove(tx: Tx) -> Iterator[int]:
             for key in found:
                 tx.execute(f"DELETE FROM {table} WHERE key = ?", key)
                 yield 1
-    tx.execute("DELETE FROM user WHERE name IS NULL")
-    for (user,) in tx.execute("DELETE FROM import WHERE until = 0 RETURNING user").fetchall():
+    tx.execute("DELETE FROM account WHERE name IS NULL")
+    for (user,) in tx.execute("DELETE FROM import WHERE until = 0 RETURNING account").fetchall():
         tx.execute(  # a user who was added for the import
-            "DELETE FROM user WHERE key = ? AND recalls = 1 AND private_data = 0 "
-            "AND NOT EXISTS (SELECT 1 FROM import WHERE user = ?) "
-            "AND NOT EXISTS (SELECT 1 FROM answer WHERE user = ?) "
-            "AND NOT EXISTS (SELECT 1 FROM conversation WHERE user = ?) "
-            "AND NOT EXISTS (SELECT 1 FROM item WHERE user = ?) "
-            "AND NOT EXISTS (SELECT 1 FROM task WHERE user = ?)",
+            "DELETE FROM account WHERE key = ? AND recalls = 1 AND private_data = 0 "
+            "AND NOT EXISTS (SELECT 1 FROM import WHERE account = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM answer WHERE account = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM conversation WHERE account = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM item WHERE account = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM task WHERE account = ?)",
             (user,) * 6,
         )
 

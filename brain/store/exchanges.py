@@ -80,7 +80,7 @@ def exists_in(tx: Tx, conversation: int) -> bool:
 
 def user_of(tx: Tx, conversation: int) -> int | None:
     """Return the key of a conversation's user; None if the conversation is deleted."""
-    ((user,),) = tx.execute("SELECT user FROM conversation WHERE key = ?", (conversation,))
+    ((user,),) = tx.execute("SELECT account FROM conversation WHERE key = ?", (conversation,))
     return None if user is None else int(user)
 
 
@@ -210,7 +210,7 @@ def list_first(tx: Tx, conversation: int) -> None:
     """
     tx.execute(
         "UPDATE conversation SET used = CASE WHEN updated > newest.used THEN updated ELSE newest.used + 1 END "
-        "FROM (SELECT key, used FROM conversation WHERE user = (SELECT user FROM conversation WHERE key = ?) "
+        "FROM (SELECT key, used FROM conversation WHERE account = (SELECT account FROM conversation WHERE key = ?) "
         "ORDER BY used DESC, key DESC LIMIT 1) newest WHERE conversation.key = ? AND sources & ? = 0 "
         "AND (newest.key <> conversation.key OR conversation.used < updated - ?)",
         (conversation, conversation, SOURCES["task"], USED_SECONDS * rows.SECOND),
@@ -234,7 +234,7 @@ def set_title(tx: Tx, conversation: int) -> None:
     title = words or first_words(" ".join(name for (name,) in files), TITLE_LENGTH)
     if exchange.source == "report":
         query = (
-            "SELECT t.data FROM conversation c JOIN task t ON t.user = c.user AND t.conversation = c.id "
+            "SELECT t.data FROM conversation c JOIN task t ON t.account = c.account AND t.conversation = c.id "
             "WHERE c.key = ? ORDER BY t.key LIMIT 1"
         )
         for (data,) in tx.execute(query, (conversation,)).fetchall():

@@ -58,25 +58,25 @@ def list_items(
         return found[start : start + limit]
     place = (2**62, 0)
     if before is not None:
-        place = tx.execute("SELECT created, key FROM item WHERE user = ? AND id = ?", (number, before)).fetchone()
+        place = tx.execute("SELECT created, key FROM item WHERE account = ? AND id = ?", (number, before)).fetchone()
         if place is None:
             raise no_such_item
     filters = {clause: value for clause, value in (("i.kind = ?", kind), ("i.category = ?", category)) if value}
-    clauses = " AND ".join(("i.user = ?", "(i.created, i.key) < (?, ?)", *filters))
+    clauses = " AND ".join(("i.account = ?", "(i.created, i.key) < (?, ?)", *filters))
     newest = f"{_SELECT} WHERE {clauses} ORDER BY i.created DESC, i.key DESC"
     return list(islice(rows.readable(rows.read_item, tx.execute(newest, (number, *place, *filters.values()))), limit))
 
 
 def find(tx: Tx, user: str, item_id: str) -> Item | None:
     """Return the item with this ID."""
-    row = tx.execute(f"{_SELECT} WHERE i.user = ? AND i.id = ?", (users.find(tx, user), item_id)).fetchone()
+    row = tx.execute(f"{_SELECT} WHERE i.account = ? AND i.id = ?", (users.find(tx, user), item_id)).fetchone()
     return None if row is None else rows.read_item(row)
 
 
 def memory_of(tx: Tx, user: str, conversation_id: str) -> Item | None:
     """Return the summary of a conversation."""
     number = users.find(tx, user)
-    query = f"{_SELECT} WHERE i.user = ? AND i.key = (SELECT memory FROM conversation WHERE user = ? AND id = ?)"
+    query = f"{_SELECT} WHERE i.account = ? AND i.key = (SELECT memory FROM conversation WHERE account = ? AND id = ?)"
     row = tx.execute(query, (number, number, conversation_id)).fetchone()
     return None if row is None else rows.read_item(row)
 
@@ -102,18 +102,18 @@ def write(tx: Tx, user: int, item: Item, import_key: int | None = None) -> int:
     found = tx.execute(
         "SELECT c.key, (SELECT e.key FROM exchange e WHERE e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
         "AND e.question_id = ? ORDER BY e.key DESC LIMIT 1) "
-        "FROM conversation c WHERE c.id = ? AND (c.user = ? OR (c.user IS NULL AND c.import = ?)) "
-        "ORDER BY c.user IS NOT NULL LIMIT 1",
+        "FROM conversation c WHERE c.id = ? AND (c.account = ? OR (c.account IS NULL AND c.import = ?)) "
+        "ORDER BY c.account IS NOT NULL LIMIT 1",
         (item.message_id, item.conversation_id, user, import_key),
     ).fetchone()
     conversation, exchange = (None, None) if found is None else found
-    owner = {"user": user} if import_key is None else {"user": None, "import": import_key}
+    owner = {"account": user} if import_key is None else {"account": None, "import": import_key}
     columns = rows.item_columns(item) | owner | {"conversation": conversation, "exchange": exchange}
     assigned = ", ".join(f"{column} = excluded.{column}" for column in columns)
     marks = ", ".join("?" * len(columns))
     ((key,),) = tx.execute(
         f"INSERT INTO item ({', '.join(columns)}) VALUES ({marks}) "
-        f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
+        f"ON CONFLICT (account, id) DO UPDATE SET {assigned} RETURNING key",
         tuple(columns.values()),
     ).fetchall()
     full_text.put(tx, "item_words", key, _term_prefix(user, item.kind), item.text)
@@ -125,7 +125,7 @@ def erase(tx: Tx, user: str, item_id: str) -> bool:
     number = users.find(tx, user)
     recalled = tx.execute(
         f"SELECT e.key, e.recalled_ids FROM conversation c JOIN exchange e ON {exchanges.IN_CONVERSATION} "
-        "WHERE c.user = ? AND e.recalled_ids <> '[]'",
+        "WHERE c.account = ? AND e.recalled_ids <> '[]'",
         (number,),
     ).fetchall()
     for key, item_ids in recalled:
@@ -133,7 +133,7 @@ def erase(tx: Tx, user: str, item_id: str) -> bool:
         if exchange is not None:
             exchanges.remove_recalled(exchange)  # else later turns read it again
             exchanges.write(tx, key, exchange)
-    return tx.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
+    return tx.execute("DELETE FROM item WHERE account = ? AND id = ?", (number, item_id)).rowcount > 0
 
 
 def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
@@ -144,7 +144,7 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
     number = users.find(tx, user)
     if number is None:
         return []
-    query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?) found"
+    query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE account = ? LIMIT ?) found"
     ((count,),) = tx.execute(query, (number, MAX_COUNTED))
     prefixes = [_term_prefix(number, kind) for kind in kinds]
     words = full_text.search_words(text)
@@ -168,7 +168,7 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
         return []
     best = nlargest(max(limit, MIN_SCORED), weights, key=weights.__getitem__)
     marks = ", ".join("?" * len(best))
-    texts = tx.execute(f"SELECT key, text FROM item WHERE +user = ? AND key IN ({marks})", (number, *best))
+    texts = tx.execute(f"SELECT key, text FROM item WHERE +account = ? AND key IN ({marks})", (number, *best))
     scores = {key: weights[key] * _shortness(text) for key, text in texts}
     first = nlargest(limit, (key for key in best if key in scores), key=scores.__getitem__)
     return [(item, scores[key]) for key, item in of_keys(tx, number, first)]
@@ -194,7 +194,7 @@ def of_keys(tx: Tx, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]
     if not keys:
         return iter(())
     marks = ", ".join("?" * len(keys))
-    query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE +i.user = ? AND i.key IN ({marks})"
+    query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE +i.account = ? AND i.key IN ({marks})"
     items = dict(rows.readable(lambda row: (int(row[0]), rows.read_item(row[1:])), tx.execute(query, (user, *keys))))
     return ((key, items[key]) for key in keys if key in items)
 

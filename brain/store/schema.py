@@ -4,6 +4,8 @@ An exchange's key begins with that of its conversation, so that a conversation i
 Triggers maintain the counts and record deletions. Each user has separate terms in the full-text indexes (see
 `full_text.py`).
 
+The table of users is `account`, since PostgreSQL reserves the word `user`, and that of vectors is `embedding`.
+
 A conversation or item without a user is deleted, or part of an import that has not ended; a user without a name is
 erased. So no query for the data of a user finds them, and their rows are removed in small transactions.
 """
@@ -16,11 +18,11 @@ ANSWER_KEY = "key of answers"
 """Name of the secret in the table `exam` with which answers are hashed."""
 PROCESS_SECRET = "secret of processes"
 """Name of the secret in the table `exam` with which processes sign the requests that they forward."""
-VERSION = 17
+VERSION = 18
 
 TABLES = {
     # `claimed` is the packet about the last run of a task that began; `private_data`: whether a turn has read some
-    "user": """CREATE TABLE user (
+    "account": """CREATE TABLE account (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT UNIQUE,
         recalls INTEGER NOT NULL DEFAULT 1,
@@ -32,20 +34,20 @@ TABLES = {
     # `until`: the lease of the process that imports; 0 when the import has ended
     "import": """CREATE TABLE import (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
-        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        account INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
         until INTEGER NOT NULL
     ) STRICT""",
     "answer": """CREATE TABLE answer (
-        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        account INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
         digest BLOB NOT NULL,
         marks INTEGER NOT NULL,
         at INTEGER NOT NULL,
-        PRIMARY KEY (user, digest)
+        PRIMARY KEY (account, digest)
     ) STRICT, WITHOUT ROWID""",
     # `used` orders the list: the time of the last use, or later if a wrong clock dated others in the future
     "conversation": """CREATE TABLE conversation (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
-        user INTEGER REFERENCES user ON DELETE CASCADE,
+        account INTEGER REFERENCES account ON DELETE CASCADE,
         import INTEGER,
         id TEXT NOT NULL,
         created INTEGER NOT NULL,
@@ -63,7 +65,7 @@ TABLES = {
         claimed INTEGER NOT NULL DEFAULT 0,
         private INTEGER NOT NULL DEFAULT 0,
         title TEXT NOT NULL DEFAULT '',
-        UNIQUE (user, id)
+        UNIQUE (account, id)
     ) STRICT""",
     # `data` is a `messages.Exchange` as JSON; the other columns are for queries.
     # `unindexed` is set until the words of the exchange are in the index.
@@ -91,7 +93,7 @@ TABLES = {
     ) STRICT""",
     "item": """CREATE TABLE item (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
-        user INTEGER REFERENCES user ON DELETE CASCADE,
+        account INTEGER REFERENCES account ON DELETE CASCADE,
         import INTEGER,
         id TEXT NOT NULL,
         kind TEXT NOT NULL,
@@ -106,7 +108,7 @@ TABLES = {
         embedded TEXT NOT NULL DEFAULT '',
         text TEXT NOT NULL,
         former TEXT NOT NULL DEFAULT '[]',
-        UNIQUE (user, id)
+        UNIQUE (account, id)
     ) STRICT""",
     "blocked": """CREATE TABLE blocked (
         specialist TEXT PRIMARY KEY,
@@ -131,7 +133,7 @@ TABLES = {
     # the four tables of `tasks.py`; `data` is a `Task` or `Packet` as JSON, and the other columns are for queries
     "task": """CREATE TABLE task (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
-        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        account INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
         id TEXT NOT NULL UNIQUE,
         conversation TEXT NOT NULL,
         state TEXT NOT NULL,
@@ -142,17 +144,17 @@ TABLES = {
         data TEXT NOT NULL
     ) STRICT""",
     "task_usage": """CREATE TABLE task_usage (
-        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        account INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
         day INTEGER NOT NULL,
         created INTEGER NOT NULL,
         runs INTEGER NOT NULL,
         tokens INTEGER NOT NULL,
-        PRIMARY KEY (user, day)
+        PRIMARY KEY (account, day)
     ) STRICT, WITHOUT ROWID""",
     # `is_told`: 0 to be reported, 1 nothing to report, 2 damaged
     "channel": """CREATE TABLE channel (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
-        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        account INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
         conversation TEXT NOT NULL,
         task TEXT NOT NULL,
         at INTEGER NOT NULL,
@@ -160,12 +162,12 @@ TABLES = {
         data TEXT NOT NULL
     ) STRICT""",
     "channel_cursor": """CREATE TABLE channel_cursor (
-        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        account INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
         conversation TEXT NOT NULL,
         cursor INTEGER NOT NULL DEFAULT 0,
         reported INTEGER NOT NULL DEFAULT 0,
         held_until INTEGER NOT NULL DEFAULT 0,
-        PRIMARY KEY (user, conversation)
+        PRIMARY KEY (account, conversation)
     ) STRICT, WITHOUT ROWID""",
     "file": """CREATE TABLE file (
         key INTEGER PRIMARY KEY,
@@ -178,9 +180,9 @@ TABLES = {
         data BLOB NOT NULL,
         UNIQUE (conversation, id)
     ) STRICT""",
-    "vector": """CREATE TABLE vector (
+    "embedding": """CREATE TABLE embedding (
         key INTEGER PRIMARY KEY,
-        user INTEGER NOT NULL,
+        account INTEGER NOT NULL,
         item INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
         kind TEXT NOT NULL,
         model TEXT NOT NULL,
@@ -201,10 +203,10 @@ WORDS = (
 INDEXES = (
     "CREATE INDEX answer_old ON answer (at)",
     "CREATE INDEX channel_old ON channel (at) WHERE is_told = 1",
-    "CREATE INDEX channel_task ON channel (user, task)",
-    "CREATE INDEX channel_untold ON channel (user, conversation, key) WHERE is_told = 0",
-    "CREATE INDEX channel_user ON channel (user, key)",
-    "CREATE INDEX conversation_newest ON conversation (user, used)",
+    "CREATE INDEX channel_task ON channel (account, task)",
+    "CREATE INDEX channel_untold ON channel (account, conversation, key) WHERE is_told = 0",
+    "CREATE INDEX channel_account ON channel (account, key)",
+    "CREATE INDEX conversation_newest ON conversation (account, used)",
     "CREATE INDEX conversation_memory ON conversation (memory) WHERE memory IS NOT NULL",
     "CREATE INDEX conversation_unsummarised ON conversation (key) WHERE unsummarised = 1 AND private = 0",
     "CREATE INDEX draft_exchange ON draft (exchange)",
@@ -212,30 +214,30 @@ INDEXES = (
     "CREATE INDEX exchange_request ON exchange (request) WHERE request IS NOT NULL",
     "CREATE INDEX exchange_unindexed ON exchange (key) WHERE unindexed = 1",
     "CREATE INDEX file_exchange ON file (exchange)",
-    "CREATE INDEX item_category ON item (user, category, created) WHERE category IS NOT NULL",
+    "CREATE INDEX item_category ON item (account, category, created) WHERE category IS NOT NULL",
     "CREATE INDEX item_conversation ON item (conversation) WHERE conversation IS NOT NULL",
     "CREATE INDEX item_embedded ON item (embedded)",
     "CREATE INDEX item_exchange ON item (exchange) WHERE exchange IS NOT NULL",
-    "CREATE INDEX item_newest ON item (user, created)",
-    "CREATE INDEX task_active ON task (user, fingerprint) WHERE is_active = 1",
-    "CREATE INDEX task_due ON task (user, due) WHERE due IS NOT NULL",
-    "CREATE INDEX task_ended ON task (user) WHERE is_active = 0",
+    "CREATE INDEX item_newest ON item (account, created)",
+    "CREATE INDEX task_active ON task (account, fingerprint) WHERE is_active = 1",
+    "CREATE INDEX task_due ON task (account, due) WHERE due IS NOT NULL",
+    "CREATE INDEX task_ended ON task (account) WHERE is_active = 0",
     "CREATE INDEX task_process ON task (process) WHERE process IS NOT NULL",
-    "CREATE INDEX task_state ON task (state, user)",
-    "CREATE INDEX task_user ON task (user)",
-    "CREATE INDEX vector_signs ON vector (user, model, item, kind, signs)",
+    "CREATE INDEX task_state ON task (state, account)",
+    "CREATE INDEX task_account ON task (account)",
+    "CREATE INDEX embedding_signs ON embedding (account, model, item, kind, signs)",
 )
 """Few, so that a turn writes few pages: message IDs need no index, since a conversation is contiguous."""
 
 TRIGGERS = (
-    """CREATE TRIGGER conversation_changed AFTER UPDATE OF user, bytes ON conversation
-    WHEN new.bytes <> old.bytes OR new.user IS NOT old.user BEGIN
-        UPDATE user SET bytes = bytes + (key IS new.user) * new.bytes - (key IS old.user) * old.bytes
-        WHERE key IN (old.user, new.user);
+    """CREATE TRIGGER conversation_changed AFTER UPDATE OF account, bytes ON conversation
+    WHEN new.bytes <> old.bytes OR new.account IS NOT old.account BEGIN
+        UPDATE account SET bytes = bytes + (key IS new.account) * new.bytes - (key IS old.account) * old.bytes
+        WHERE key IN (old.account, new.account);
     END""",
     f"""CREATE TRIGGER conversation_removed AFTER DELETE ON conversation BEGIN
         DELETE FROM exchange WHERE key > old.key << {EXCHANGES} AND key < (old.key + 1) << {EXCHANGES};
-        UPDATE user SET bytes = bytes - old.bytes WHERE key = old.user;
+        UPDATE account SET bytes = bytes - old.bytes WHERE key = old.account;
         DELETE FROM exchange_words WHERE rowid = old.key << {EXCHANGES};
         UPDATE leftover SET removed = removed + 1;
     END""",
@@ -260,20 +262,20 @@ TRIGGERS = (
         UPDATE leftover SET removed = removed + 1;
     END""",
     """CREATE TRIGGER item_added AFTER INSERT ON item BEGIN
-        UPDATE user SET bytes = bytes + new.bytes, revision = revision + 1 WHERE key = new.user;
+        UPDATE account SET bytes = bytes + new.bytes, revision = revision + 1 WHERE key = new.account;
     END""",
     """CREATE TRIGGER item_changed AFTER UPDATE ON item BEGIN
-        UPDATE user SET bytes = bytes + (key IS new.user) * new.bytes - (key IS old.user) * old.bytes,
+        UPDATE account SET bytes = bytes + (key IS new.account) * new.bytes - (key IS old.account) * old.bytes,
             revision = revision + 1
-        WHERE key IN (old.user, new.user);
+        WHERE key IN (old.account, new.account);
     END""",
     """CREATE TRIGGER item_removed AFTER DELETE ON item BEGIN
-        UPDATE user SET bytes = bytes - old.bytes, revision = revision + 1 WHERE key = old.user;
+        UPDATE account SET bytes = bytes - old.bytes, revision = revision + 1 WHERE key = old.account;
         DELETE FROM item_words WHERE rowid = old.key;
         UPDATE leftover SET removed = removed + 1;
     END""",
     """CREATE TRIGGER item_reworded AFTER UPDATE OF text ON item WHEN new.text <> old.text BEGIN
-        DELETE FROM vector WHERE item = new.key;
+        DELETE FROM embedding WHERE item = new.key;
         UPDATE item SET embedded = '' WHERE key = new.key;
         UPDATE leftover SET removed = removed + 1;
     END""",

@@ -57,7 +57,7 @@ log = logging.getLogger("brain")
 
 _ORPHANS = f"task e WHERE e.state = 'running' AND NOT {exchanges.IS_ALIVE}"
 """Selects the running tasks of processes that have died; the value is the process that asks."""
-_RUNNING_OF_USER = "SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user"
+_RUNNING_OF_USER = "SELECT count(*) FROM task r WHERE r.state = 'running' AND r.account = t.account"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Task).decode
@@ -209,11 +209,11 @@ def _check_active(tx: Tx, user: int, task: Task) -> None:
         Duplicate: another active task is the same.
         BadRequest: `rate_limited`.
     """
-    query = "SELECT key, data FROM task WHERE user = ? AND fingerprint = ? AND is_active = 1 AND id <> ?"
+    query = "SELECT key, data FROM task WHERE account = ? AND fingerprint = ? AND is_active = 1 AND id <> ?"
     for row in tx.execute(query, (user, _fingerprint(task), task.id)).fetchall():
         if (same := _read_or_set_aside(tx, *row)) is not None:
             raise Duplicate(same)
-    query = "SELECT count(*) FROM task WHERE user = ? AND is_active = 1 AND id <> ?"
+    query = "SELECT count(*) FROM task WHERE account = ? AND is_active = 1 AND id <> ?"
     ((count,),) = tx.execute(query, (user, task.id))
     if count >= MAX_ACTIVE:
         message = f"The limit of {MAX_ACTIVE:,} active tasks is reached. Cancel some first."
@@ -222,14 +222,14 @@ def _check_active(tx: Tx, user: int, task: Task) -> None:
 
 def is_private(tx: Tx, user: str, conversation_id: str | None) -> bool:
     """Return whether only local models may read a conversation."""
-    query = "SELECT c.private FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"
+    query = "SELECT c.private FROM conversation c JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ?"
     row = tx.execute(query, (user, conversation_id)).fetchone()
     return row is not None and bool(row[0])
 
 
 def insert(tx: Tx, user: int, task: Task) -> int:
     """Add the row of a task that does not run; return its key."""
-    return exchanges.insert(tx, "task", {"user": user, "id": task.id, "process": None, **_columns(task)})
+    return exchanges.insert(tx, "task", {"account": user, "id": task.id, "process": None, **_columns(task)})
 
 
 def _fingerprint(task: Task) -> str:
@@ -244,7 +244,7 @@ def _fingerprint(task: Task) -> str:
 
 
 def _prune(tx: Tx, user: int) -> None:
-    query = "SELECT key, id FROM task WHERE user = ? AND is_active = 0 ORDER BY key DESC"
+    query = "SELECT key, id FROM task WHERE account = ? AND is_active = 0 ORDER BY key DESC"
     for row in tx.execute(query, (user,)).fetchall()[MAX_ENDED:]:
         _remove(tx, user, *row)
 
@@ -255,7 +255,7 @@ def check_count(tx: Tx, user: int, field: str) -> None:
     Raises:
         BadRequest: `too_large`, the user would have too many.
     """
-    query = "SELECT count(*) FROM task WHERE user = ? AND is_active = ?"
+    query = "SELECT count(*) FROM task WHERE account = ? AND is_active = ?"
     for is_active, limit, kind in ((1, MAX_ACTIVE, "active"), (0, MAX_ENDED, "ended")):
         ((count,),) = tx.execute(query, (user, is_active))
         if count > limit:
@@ -268,7 +268,7 @@ def check_count(tx: Tx, user: int, field: str) -> None:
 
 def find(tx: Tx, user: str, task_id: str) -> Task | None:
     """Return a task of a user; None also if its row is damaged."""
-    query = "SELECT t.data FROM task t JOIN user u ON u.key = t.user WHERE u.name = ? AND t.id = ?"
+    query = "SELECT t.data FROM task t JOIN account a ON a.key = t.account WHERE a.name = ? AND t.id = ?"
     row = tx.execute(query, (user, task_id)).fetchone()
     return None if row is None else read(row[0])
 
@@ -289,11 +289,11 @@ def list_tasks(
     number = users.find(tx, user)
     last = 2**62
     if before is not None:
-        row = tx.execute("SELECT key FROM task WHERE user = ? AND id = ?", (number, before)).fetchone()
+        row = tx.execute("SELECT key FROM task WHERE account = ? AND id = ?", (number, before)).fetchone()
         if row is None:
             raise BadRequest("`before` must be the id of the last task that was listed.", "before")
         last = row[0]
-    where = "user = ? AND key < ?"
+    where = "account = ? AND key < ?"
     values: list[object] = [number, last]
     if states:
         where += f" AND state IN ({', '.join('?' * len(states))})"
@@ -360,7 +360,7 @@ def change(tx: Tx, user: str, task_id: str, edit: Callable[[Task], Task]) -> Tas
 
 def find_process(tx: Tx, user: str, task_id: str) -> str | None:
     """Return the process that runs a task of a user now."""
-    query = "SELECT process FROM task WHERE user = ? AND id = ? AND state = 'running'"
+    query = "SELECT process FROM task WHERE account = ? AND id = ? AND state = 'running'"
     row = tx.execute(query, (users.find(tx, user), task_id)).fetchone()
     return None if row is None else str(row[0])
 
@@ -395,7 +395,7 @@ def cancel_all(tx: Tx, user: str, conversation_id: str | None) -> list[str]:
     tasks = _of_conversation(tx, number, conversation_id)
     for _, task_id in tasks:
         cancel(tx, user, task_id)
-    query = "SELECT 1 FROM conversation WHERE user = ? AND id = ?"
+    query = "SELECT 1 FROM conversation WHERE account = ? AND id = ?"
     work_ids = [_work_id(task_id) for _, task_id in tasks]
     return [work_id for work_id in work_ids if tx.execute(query, (number, work_id)).fetchone() is not None]
 
@@ -403,8 +403,8 @@ def cancel_all(tx: Tx, user: str, conversation_id: str | None) -> list[str]:
 def _of_conversation(tx: Tx, user: int | None, conversation_id: str | None) -> list[tuple[int, str]]:
     """Return the keys and IDs of the tasks of a conversation, and of the conversations in which they run."""
     if conversation_id is None:
-        return tx.execute("SELECT key, id FROM task WHERE user = ?", (user,)).fetchall()
-    query = "SELECT key, id FROM task WHERE user = ? AND conversation = ?"
+        return tx.execute("SELECT key, id FROM task WHERE account = ?", (user,)).fetchall()
+    query = "SELECT key, id FROM task WHERE account = ? AND conversation = ?"
     found = tx.execute(query, (user, conversation_id)).fetchall()
     for _, task_id in found:  # which grows
         found += tx.execute(query, (user, _work_id(task_id))).fetchall()
@@ -415,7 +415,7 @@ def is_work(tx: Tx, user: int, conversation_id: str) -> bool:
     """Return whether a task runs in a conversation."""
     if not conversation_id.startswith("work"):
         return False
-    query = "SELECT 1 FROM task WHERE user = ? AND id = ?"
+    query = "SELECT 1 FROM task WHERE account = ? AND id = ?"
     return tx.execute(query, (user, f"task{conversation_id.removeprefix('work')}")).fetchone() is not None
 
 
@@ -425,7 +425,7 @@ def check_running(tx: Tx, user: int, conversation_id: str) -> None:
     Raises:
         BadRequest: It does not.
     """
-    query = "SELECT 1 FROM task WHERE user = ? AND id = ? AND process = ?"
+    query = "SELECT 1 FROM task WHERE account = ? AND id = ? AND process = ?"
     values = user, f"task{conversation_id.removeprefix('work')}", tx.process
     if tx.execute(query, values).fetchone() is None:
         raise BadRequest("This task does not run any more.", code="gone", status=410)
@@ -445,7 +445,7 @@ def _finish(tx: Tx, task: Task) -> Task:
 def remove(tx: Tx, user: str, task_id: str) -> bool:
     """Delete a task with its conversation; return whether it existed. Its process notices that it no longer owns it."""
     number = users.find(tx, user)
-    row = tx.execute("SELECT key, id FROM task WHERE user = ? AND id = ?", (number, task_id)).fetchone()
+    row = tx.execute("SELECT key, id FROM task WHERE account = ? AND id = ?", (number, task_id)).fetchone()
     if number is None or row is None:
         return False
     _remove(tx, number, *row)
@@ -459,15 +459,15 @@ def remove_all(tx: Tx, user: str, conversation_id: str) -> None:
         assert number is not None
         _remove(tx, number, key, task_id)
     for table in ("channel", "channel_cursor"):
-        tx.execute(f"DELETE FROM {table} WHERE user = ? AND conversation = ?", (number, conversation_id))
+        tx.execute(f"DELETE FROM {table} WHERE account = ? AND conversation = ?", (number, conversation_id))
 
 
 def _remove(tx: Tx, user: int, key: int, task_id: str) -> None:
-    query = "SELECT key FROM conversation WHERE user = ? AND id = ?"
+    query = "SELECT key FROM conversation WHERE account = ? AND id = ?"
     row = tx.execute(query, (user, _work_id(task_id))).fetchone()
     if row is not None:
         deletion.delete_conversation(tx, row[0])
-    tx.execute("DELETE FROM channel WHERE user = ? AND task = ?", (user, task_id))
+    tx.execute("DELETE FROM channel WHERE account = ? AND task = ?", (user, task_id))
     tx.execute("DELETE FROM task WHERE key = ?", (key,))
 
 
@@ -507,7 +507,7 @@ def current_exchange(tx: Tx, task: Task) -> Exchange | None:
 def newest_exchange(tx: Tx, task: Task) -> tuple[int, Exchange] | None:
     """Return the key and the exchange of the current run; None if the run has not begun."""
     row = tx.execute(
-        "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?",
+        "SELECT c.key FROM conversation c JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ?",
         (task.user, task.work_id),
     ).fetchone()
     if row is None:
@@ -538,10 +538,10 @@ def look(tx: Tx, at_once: int, per_user: int) -> Look:
     due: list[Task | None] = []
     if first is not None and first <= now and running < at_once:
         found = tx.execute(
-            "SELECT t.data FROM (SELECT key, row_number() OVER (PARTITION BY user ORDER BY due, key) AS place "
-            "FROM task WHERE due <= ?) p JOIN task t ON t.key = p.key JOIN user u ON u.key = t.user "
+            "SELECT t.data FROM (SELECT key, row_number() OVER (PARTITION BY account ORDER BY due, key) AS place "
+            "FROM task WHERE due <= ?) p JOIN task t ON t.key = p.key JOIN account a ON a.key = t.account "
             f"WHERE p.place <= ? AND ({_RUNNING_OF_USER}) < ? "
-            f"ORDER BY p.place, ({_RUNNING_OF_USER}), u.claimed, t.due, t.user LIMIT ?",
+            f"ORDER BY p.place, ({_RUNNING_OF_USER}), a.claimed, t.due, t.account LIMIT ?",
             (now, MAX_DUE, per_user, MAX_DUE),
         )
         due = [read(data) for (data,) in found]
@@ -576,14 +576,15 @@ def claim(tx: Tx, due: Sequence[DueTask], at_once: int, per_user: int) -> list[T
         if running >= at_once:
             return claimed
         next_user = tx.execute(
-            "SELECT t.user FROM task t JOIN user u ON u.key = t.user WHERE t.due <= ? GROUP BY t.user, u.claimed "
-            f"HAVING ({_RUNNING_OF_USER}) < ? ORDER BY ({_RUNNING_OF_USER}), u.claimed, min(t.due), t.user LIMIT 1",
+            "SELECT t.account FROM task t JOIN account a ON a.key = t.account WHERE t.due <= ? "
+            "GROUP BY t.account, a.claimed "
+            f"HAVING ({_RUNNING_OF_USER}) < ? ORDER BY ({_RUNNING_OF_USER}), a.claimed, min(t.due), t.account LIMIT 1",
             (now, per_user),
         ).fetchone()
         if next_user is None:
             return claimed
         user = int(next_user[0])
-        query = "SELECT key, data FROM task WHERE user = ? AND due <= ? ORDER BY due, key LIMIT 1"
+        query = "SELECT key, data FROM task WHERE account = ? AND due <= ? ORDER BY due, key LIMIT 1"
         task = _read_or_set_aside(tx, *tx.execute(query, (user, now)).fetchone())
         if task is None:
             continue
@@ -604,7 +605,7 @@ def claim(tx: Tx, due: Sequence[DueTask], at_once: int, per_user: int) -> list[T
         private = task.private or is_private(tx, task.user, task.conversation_id)  # it may have become private
         task = msgspec.structs.replace(task, state="running", next_run=None, turn_id="", activity="", private=private)
         task = _write(tx, task, process=tx.process)
-        tx.execute("UPDATE user SET claimed = ? WHERE key = ?", (append(tx, task, "state"), user))
+        tx.execute("UPDATE account SET claimed = ? WHERE key = ?", (append(tx, task, "state"), user))
         claimed.append(task)
 
 
@@ -685,7 +686,9 @@ def set_turn(tx: Tx, task_id: str, turn_id: str, activity: str) -> bool:
 
 def end_run(tx: Tx, end: RunEnd) -> None:
     """End a run in the transaction that stores its answer, unless another process or a person took the task."""
-    row = tx.execute("SELECT data, user FROM task WHERE id = ? AND process = ?", (end.task.id, tx.process)).fetchone()
+    row = tx.execute(
+        "SELECT data, account FROM task WHERE id = ? AND process = ?", (end.task.id, tx.process)
+    ).fetchone()
     task = None if row is None else read(row[0])
     if task is None or (task.run, task.resumes) != (end.task.run, end.task.resumes):
         return
@@ -760,7 +763,7 @@ def _columns(task: Task) -> dict[str, object]:
 
 
 def _usage(tx: Tx, user: int, column: str = "created") -> tuple[int, int]:
-    query = f"SELECT {column}, tokens FROM task_usage WHERE user = ? AND day = ?"
+    query = f"SELECT {column}, tokens FROM task_usage WHERE account = ? AND day = ?"
     row = tx.execute(query, (user, tx.now // DAY)).fetchone()
     return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
@@ -768,12 +771,12 @@ def _usage(tx: Tx, user: int, column: str = "created") -> tuple[int, int]:
 def _add_usage(tx: Tx, user: int, created: int = 0, runs: int = 0, tokens: int = 0) -> None:
     day = tx.now // DAY
     tx.execute(
-        "INSERT INTO task_usage (user, day, created, runs, tokens) VALUES (?, ?, ?, ?, ?) ON CONFLICT (user, day) "
-        "DO UPDATE SET created = task_usage.created + excluded.created, runs = task_usage.runs + excluded.runs, "
-        "tokens = task_usage.tokens + excluded.tokens",
+        "INSERT INTO task_usage (account, day, created, runs, tokens) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (account, day) DO UPDATE SET created = task_usage.created + excluded.created, "
+        "runs = task_usage.runs + excluded.runs, tokens = task_usage.tokens + excluded.tokens",
         (user, day, created, runs, tokens),
     )
-    tx.execute("DELETE FROM task_usage WHERE user = ? AND day NOT BETWEEN ? AND ?", (user, day - 1, day))
+    tx.execute("DELETE FROM task_usage WHERE account = ? AND day NOT BETWEEN ? AND ?", (user, day - 1, day))
 
 
 # the channel
@@ -799,7 +802,7 @@ def _append(tx: Tx, packet: Packet, *, is_told: bool) -> int:
     """Append a packet; delete those that need no report any more, and from which no client resumes."""
     tx.execute("DELETE FROM channel WHERE is_told = 1 AND at < ?", (tx.now - KEEP_PACKETS,))
     columns = {
-        "user": users.add(tx, packet.user),
+        "account": users.add(tx, packet.user),
         "conversation": packet.conversation_id,
         "task": packet.task_id,
         "at": tx.now,
@@ -813,7 +816,7 @@ def read_channel(tx: Tx, user: str, after: int, limit: int = MAX_READ) -> list[P
     """Return the packets of a user after a cursor, oldest first: from the oldest one if some were pruned."""
     number = users.find(tx, user)
     found = tx.execute(
-        "SELECT key, data FROM channel WHERE user = ? AND key > ? AND is_told < 2 ORDER BY key LIMIT ?",
+        "SELECT key, data FROM channel WHERE account = ? AND key > ? AND is_told < 2 ORDER BY key LIMIT ?",
         (number, after, limit),
     ).fetchall()
     return list(_packets(found))
@@ -821,7 +824,7 @@ def read_channel(tx: Tx, user: str, after: int, limit: int = MAX_READ) -> list[P
 
 def newest_packet(tx: Tx, user: str) -> int:
     """Return the key of the newest packet of a user, or 0."""
-    query = "SELECT max(key) FROM channel WHERE user = ?"
+    query = "SELECT max(key) FROM channel WHERE account = ?"
     ((key,),) = tx.execute(query, (users.find(tx, user),)).fetchall()
     return key or 0
 
@@ -829,8 +832,8 @@ def newest_packet(tx: Tx, user: str) -> int:
 def read_unreported(tx: Tx, user: str, conversation_id: str, limit: int = MAX_READ) -> list[Packet]:
     """Return the packets of a conversation that nobody has reported, oldest first. Damaged ones are set aside."""
     found = tx.execute(
-        "SELECT key, data FROM channel WHERE user = ? AND conversation = ? AND is_told = 0 AND key > "
-        "coalesce((SELECT cursor FROM channel_cursor r WHERE r.user = channel.user "
+        "SELECT key, data FROM channel WHERE account = ? AND conversation = ? AND is_told = 0 AND key > "
+        "coalesce((SELECT cursor FROM channel_cursor r WHERE r.account = channel.account "
         "AND r.conversation = channel.conversation), 0) ORDER BY key LIMIT ?",
         (users.find(tx, user), conversation_id, limit),
     ).fetchall()
@@ -867,11 +870,11 @@ def set_aside_damaged(tx: Tx) -> None:
 def list_unreported(tx: Tx) -> list[Unreported]:
     """Return the conversations with packets to report."""
     found = tx.execute(
-        "SELECT u.name, c.conversation, min(c.at), max(c.at), coalesce(r.reported, 0), coalesce(r.held_until, 0) "
-        "FROM channel c JOIN user u ON u.key = c.user "
-        "LEFT JOIN channel_cursor r ON r.user = c.user AND r.conversation = c.conversation "
-        "WHERE c.is_told = 0 AND u.name IS NOT NULL AND c.key > coalesce(r.cursor, 0) "
-        "GROUP BY u.name, c.conversation, r.reported, r.held_until"
+        "SELECT a.name, c.conversation, min(c.at), max(c.at), coalesce(r.reported, 0), coalesce(r.held_until, 0) "
+        "FROM channel c JOIN account a ON a.key = c.account "
+        "LEFT JOIN channel_cursor r ON r.account = c.account AND r.conversation = c.conversation "
+        "WHERE c.is_told = 0 AND a.name IS NOT NULL AND c.key > coalesce(r.cursor, 0) "
+        "GROUP BY a.name, c.conversation, r.reported, r.held_until"
     )
     return [Unreported(*row) for row in found]
 
@@ -883,12 +886,12 @@ def end_report(tx: Tx, end: ReportEnd) -> None:
     """
     number = users.find(tx, end.user)
     moved = tx.execute(
-        "INSERT INTO channel_cursor (user, conversation, cursor, reported) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (user, conversation) DO UPDATE SET cursor = excluded.cursor, reported = excluded.reported "
+        "INSERT INTO channel_cursor (account, conversation, cursor, reported) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (account, conversation) DO UPDATE SET cursor = excluded.cursor, reported = excluded.reported "
         "WHERE channel_cursor.cursor < excluded.cursor RETURNING 1",
         (number, end.conversation_id, end.cursor, tx.now),
     ).fetchall()
-    query = "UPDATE channel SET is_told = 1 WHERE user = ? AND conversation = ? AND is_told = 0 AND key <= ?"
+    query = "UPDATE channel SET is_told = 1 WHERE account = ? AND conversation = ? AND is_told = 0 AND key <= ?"
     tx.execute(query, (number, end.conversation_id, end.cursor))
     for action in end.actions if moved else ():
         try:
@@ -900,9 +903,9 @@ def end_report(tx: Tx, end: ReportEnd) -> None:
 def delay_reports(tx: Tx, user: str, conversation_id: str, seconds: float) -> None:
     """Let reports of a conversation wait from now on, if it has tasks."""
     tx.execute(
-        "INSERT INTO channel_cursor (user, conversation, held_until) SELECT user, conversation, ? FROM task "
-        "WHERE user = ? AND conversation = ? LIMIT 1 "
-        "ON CONFLICT (user, conversation) DO UPDATE SET held_until = excluded.held_until",
+        "INSERT INTO channel_cursor (account, conversation, held_until) SELECT account, conversation, ? FROM task "
+        "WHERE account = ? AND conversation = ? LIMIT 1 "
+        "ON CONFLICT (account, conversation) DO UPDATE SET held_until = excluded.held_until",
         (tx.now + round(seconds * SECOND), users.find(tx, user), conversation_id),
     )
 

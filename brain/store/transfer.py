@@ -143,11 +143,11 @@ def export(tx: Tx, user: str) -> Iterator[list[dict[str, Any]]]:
     """Yield all data of a user, some records at a time."""
     number = users.find(tx, user)
     yield _to_json([Head(VERSION, user, rows.moment(tx.now))])
-    for (data,) in tx.execute("SELECT data FROM task WHERE user = ? ORDER BY key", (number,)):
+    for (data,) in tx.execute("SELECT data FROM task WHERE account = ? ORDER BY key", (number,)):
         if (task := tasks.read(data)) is not None:
             lines = {name: getattr(task, name)[:MAX_LINE_LENGTH] for name in ("activity", "reason")}
             yield _to_json([TaskRecord(**_fields(task) | lines | {"user": ""})])
-    query = "SELECT key, id, title, created, named, private FROM conversation WHERE user = ? ORDER BY key"
+    query = "SELECT key, id, title, created, named, private FROM conversation WHERE account = ? ORDER BY key"
     for key, conversation_id, title, created, named, private in tx.execute(query, (number,)).fetchall():
         record = ConversationRecord(conversation_id, title, rows.moment(created), bool(named), bool(private))
         yield _to_json([record])
@@ -168,7 +168,7 @@ def export(tx: Tx, user: str) -> Iterator[list[dict[str, Any]]]:
             )
     found = tx.execute(
         f"SELECT {rows.ITEM}, s.question_id FROM {rows.ITEMS} LEFT JOIN conversation m ON m.memory = i.key "
-        "AND m.key = i.conversation LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.user = ? ORDER BY i.key",
+        "AND m.key = i.conversation LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.account = ? ORDER BY i.key",
         (number,),
     )
     while some := found.fetchmany(TOGETHER):
@@ -360,7 +360,7 @@ class Import:
     def begin(self, tx: Tx) -> int:
         """Return the ID of the import."""
         self._user = users.add(tx, self._name)
-        self._import = exchanges.insert(tx, "import", {"user": self._user, "until": tx.now + IMPORT_LEASE})
+        self._import = exchanges.insert(tx, "import", {"account": self._user, "until": tx.now + IMPORT_LEASE})
         return self._import
 
     def insert_some(self, tx: Tx) -> bool:
@@ -391,9 +391,9 @@ class Import:
         self._end_conversation(tx)
         before = asdict(users.count_rows(tx, self._user))
         for table in ("conversation", "item"):
-            new = f"NOT EXISTS (SELECT 1 FROM {table} o WHERE o.user = ? AND o.id = {table}.id)"
+            new = f"NOT EXISTS (SELECT 1 FROM {table} o WHERE o.account = ? AND o.id = {table}.id)"
             tx.execute(
-                f"UPDATE {table} SET user = ?, import = NULL WHERE user IS NULL AND import = ? AND {new}",
+                f"UPDATE {table} SET account = ?, import = NULL WHERE account IS NULL AND import = ? AND {new}",
                 (self._user, self._import, self._user),
             )
         for task in self._tasks.values():
@@ -502,7 +502,7 @@ class Import:
             return
         # the conversation that it summarizes: imported, or existing without a summary
         row = tx.execute(
-            "SELECT c.user, c.key, e.key FROM item i JOIN conversation c ON c.key = i.conversation "
+            "SELECT c.account, c.key, e.key FROM item i JOIN conversation c ON c.key = i.conversation "
             f"JOIN exchange e ON {exchanges.IN_CONVERSATION} "
             "WHERE i.key = ? AND e.question_id = ? AND c.memory IS NULL",
             (key, _valid_id(record.last, ID)),
@@ -515,11 +515,11 @@ class Import:
     def _add_task(self, tx: Tx, record: TaskRecord) -> None:
         """Add a task that does not run by itself: a schedule arrives paused, another active task canceled."""
         task_id = record.id if _TASK_ID.fullmatch(record.id) else _stable_task_id(record.id)
-        owner = tx.execute("SELECT user FROM task WHERE id = ?", (task_id,)).fetchone()
+        owner = tx.execute("SELECT account FROM task WHERE id = ?", (task_id,)).fetchone()
         if owner is not None and owner[0] != self._user:
             task_id = _stable_task_id(f"{self._name}\0{task_id}")
         is_added = any(one is not None and one.id == task_id for one in self._tasks.values())
-        query = "SELECT 1 FROM task WHERE user = ? AND id = ?"
+        query = "SELECT 1 FROM task WHERE account = ? AND id = ?"
         if is_added or tx.execute(query, (self._user, task_id)).fetchone() is not None:
             self._tasks[record.work_id] = None
             return
@@ -545,7 +545,7 @@ class Import:
         self._tasks[record.work_id] = task
 
     def _exists(self, tx: Tx, table: str, name: str) -> bool:
-        query = f"SELECT 1 FROM {table} WHERE id = ? AND (user = ? OR (user IS NULL AND import = ?))"
+        query = f"SELECT 1 FROM {table} WHERE id = ? AND (account = ? OR (account IS NULL AND import = ?))"
         return tx.execute(query, (name, self._user, self._import)).fetchone() is not None
 
 

@@ -139,13 +139,13 @@ def write_question(
     elif tasks.is_work(tx, number, conversation_id):
         message = "A background task works in this conversation. Send the message to another one."
         raise BadRequest(message, "conversation_id")
-    query = "SELECT key, private FROM conversation WHERE user = ? AND id = ?"
+    query = "SELECT key, private FROM conversation WHERE account = ? AND id = ?"
     row = tx.execute(query, (number, conversation_id)).fetchone()
     is_new, title = row is None, ""
     if row is None:
         title = "" if question.source == "report" else first_words(question.message, exchanges.TITLE_LENGTH)
         times = {"created": tx.now, "updated": tx.now}
-        columns = {"user": number, "id": conversation_id, "private": private, "title": title, **times}
+        columns = {"account": number, "id": conversation_id, "private": private, "title": title, **times}
         conversation = exchanges.insert(tx, "conversation", columns)
     elif (running := find_running(tx, row[0])) is not None:
         raise ConversationBusy(running[0], is_report=running[1] == "report")
@@ -177,7 +177,7 @@ def write_question(
     field = "attachments" if files else "conversation_id"
     users.check_quota(tx, number, field)
     users.check_conversation(tx, conversation, field)
-    news = "SELECT 1 FROM channel WHERE user = ? AND conversation = ? AND is_told = 0 LIMIT 1"
+    news = "SELECT 1 FROM channel WHERE account = ? AND conversation = ? AND is_told = 0 LIMIT 1"
     has_news = tx.execute(news, (number, conversation_id)).fetchone() is not None
     history = History(
         id=conversation_id, user=user, key=key, files=attached, question=question, private=private, has_news=has_news,
@@ -207,7 +207,7 @@ def all_attachments(tx: Tx, user: str, conversation_id: str) -> list[Attachment]
     """Return all files of a conversation, in the order of their IDs."""
     found = tx.execute(
         "SELECT f.id, f.name, f.type, f.data FROM file f JOIN conversation c ON c.key = f.conversation "
-        "JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ? ORDER BY f.id",
+        "JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ? ORDER BY f.id",
         (user, conversation_id),
     )
     return [Attachment(*row) for row in found]
@@ -215,7 +215,7 @@ def all_attachments(tx: Tx, user: str, conversation_id: str) -> list[Attachment]
 
 def history(tx: Tx, user: str, conversation_id: str, recent: int) -> History:
     """Return the history for a turn that would begin now, without files."""
-    query = "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"
+    query = "SELECT c.key FROM conversation c JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ?"
     row = tx.execute(query, (user, conversation_id)).fetchone()
     found = History(id=conversation_id, user=user)
     if row is not None:
@@ -252,7 +252,7 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
         Whether the question still existed, and no other process had claimed the turn.
     """
     query = (
-        "SELECT replaces, user, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 "
+        "SELECT replaces, account, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 "
         "WHERE e.key = ? AND e.process = ? AND e.epoch = ?"
     )
     row = tx.execute(query, (key, tx.process, epoch)).fetchone()
@@ -266,7 +266,7 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
             return True
         tx.execute("DELETE FROM exchange WHERE key >= ? AND key < ?", (replaced, key))
         exchanges.update_sources(tx, conversation)
-    exists = "SELECT 1 FROM item WHERE user = ? AND id = ?"
+    exists = "SELECT 1 FROM item WHERE account = ? AND id = ?"
     if any(tx.execute(exists, (user, item_id)).fetchone() is None for item_id in exchange.recalled_ids):
         exchanges.remove_recalled(exchange)  # this turn deleted it
     columns: dict[str, Any] = {"resume": "", "replaces": None}
@@ -373,7 +373,7 @@ def find_running(tx: Tx, conversation: int) -> tuple[str, str] | None:
 
 def find_place(tx: Tx, user: str, turn_id: str) -> Place | None:
     """Return where a turn of a user runs or ran; None if it is not stored, or its conversation was not used lately."""
-    answer = "e.answer_id = ? AND c.user = (SELECT key FROM user WHERE name = ?)"
+    answer = "e.answer_id = ? AND c.account = (SELECT key FROM account WHERE name = ?)"
     joined = f"conversation c ON c.key = e.key >> {EXCHANGES}"
     running = f"SELECT e.key FROM exchange e JOIN {joined} WHERE e.unindexed = 1 AND e.outcome = '' AND {answer}"
     row = tx.execute(f"{running} LIMIT 1", (to_answer_id(turn_id), user)).fetchone()
@@ -389,7 +389,7 @@ def find_request(tx: Tx, user: str, request_id: str) -> Place | None:
     """Return where the turn runs or ran that a user began with this request ID."""
     query = (
         f"SELECT e.key FROM exchange e JOIN conversation c ON c.key = e.key >> {EXCHANGES} "
-        "WHERE e.request = ? AND c.user = (SELECT key FROM user WHERE name = ?) ORDER BY e.started DESC LIMIT 1"
+        "WHERE e.request = ? AND c.account = (SELECT key FROM account WHERE name = ?) ORDER BY e.started DESC LIMIT 1"
     )
     row = tx.execute(query, (request_id, user)).fetchone()
     found = None if row is None else _place(tx, row[0])
@@ -398,7 +398,7 @@ def find_request(tx: Tx, user: str, request_id: str) -> Place | None:
 
 def find_newest(tx: Tx, user: str, conversation_id: str) -> Place | None:
     """Return where the newest turn of a conversation runs or ran."""
-    query = "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"
+    query = "SELECT c.key FROM conversation c JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ?"
     row = tx.execute(query, (user, conversation_id)).fetchone()
     newest = "SELECT max(key) FROM exchange WHERE key BETWEEN ? AND ?"
     key = None if row is None else tx.execute(newest, exchanges.span(row[0])).fetchone()[0]
@@ -439,8 +439,8 @@ def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], b
 def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
     """Return a claimed turn; None if it is interrupted instead."""
     query = (
-        "SELECT e.epoch, e.resume, e.replaces, u.name, c.key, c.id, c.private FROM exchange e "
-        f"JOIN conversation c ON c.key = e.key >> {EXCHANGES} JOIN user u ON u.key = c.user WHERE e.key = ?"
+        "SELECT e.epoch, e.resume, e.replaces, a.name, c.key, c.id, c.private FROM exchange e "
+        f"JOIN conversation c ON c.key = e.key >> {EXCHANGES} JOIN account a ON a.key = c.account WHERE e.key = ?"
     )
     row, exchange = tx.execute(query, (key,)).fetchone(), exchanges.read(tx, key)
     if row is None or exchange is None or not row[1]:

@@ -16,9 +16,11 @@ SECOND_VERSION = 14
 """Written by 0.2.0."""
 VERSIONS = (*FIRST_VERSIONS, SECOND_VERSION)
 
-_CHANGED_FIRST = ("user", "conversation", "exchange", "item")
+_RENAMED = {"user": "account", "vector": "embedding"}
+"""Tables that have another name now."""
+_CHANGED_FIRST = ("user", "conversation", "exchange", "item", "vector")
 """Tables of 0.1.0 that `_COPY_FIRST` copies into the present ones."""
-_UNCHANGED_FIRST = ("file", "vector", "exam", "leftover")
+_UNCHANGED_FIRST = ("file", "exam", "leftover")
 _JSON_COLUMNS = ("before", "behind", "parts", "about")
 _COLUMNS = (
     *("said", "question", "source", "question_id", "answer_id", "model", "tokens", "files", "recalled", "outside"),
@@ -26,9 +28,10 @@ _COLUMNS = (
 )
 """Columns of an exchange of 0.1.0 that are one JSON text now."""
 _COPY_FIRST = (
-    "INSERT INTO user (key, name, recalls, bytes, revision) SELECT key, name, recalls, bytes, revision FROM old_user",
-    f"""INSERT INTO conversation (key, user, id, created, updated, used, named, last, bytes, messages, sources, history,
-            memory, summarised_to, unsummarised, claimed, title)
+    """INSERT INTO account (key, name, recalls, bytes, revision)
+        SELECT key, name, recalls, bytes, revision FROM old_user""",
+    f"""INSERT INTO conversation (key, account, id, created, updated, used, named, last, bytes, messages, sources,
+            history, memory, summarised_to, unsummarised, claimed, title)
         SELECT key, user, id, created, updated, updated, named, last, bytes, messages, (
                 SELECT coalesce(sum(DISTINCT CASE source WHEN 'chat' THEN 1 WHEN 'voice' THEN 2 ELSE 4 END), 0)
                 FROM old_exchange e
@@ -44,27 +47,30 @@ _COPY_FIRST = (
         SELECT key, told, messages, bytes, asked, answered, '', replaces, outcome, source, question_id,
             answer_id, recalled, upgrade({", ".join(_COLUMNS)}), outcome = ''
         FROM old_exchange""",
-    """INSERT INTO item (key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
+    """INSERT INTO item (key, account, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
             bytes, embedded, text, former)
         SELECT key, user, id, kind, category, mutable, outside, created, updated, conversation, exchange,
             bytes, embedded, text, was
         FROM old_item""",
+    "INSERT INTO embedding SELECT * FROM old_vector",
     "ALTER TABLE said RENAME TO exchange_words",
     "ALTER TABLE stated RENAME TO item_words",
 )
 
-_CHANGED_SECOND = ("user", "conversation", "exchange", "item", "task")
+_CHANGED_SECOND = (
+    *("user", "conversation", "exchange", "item", "task", "task_usage", "channel", "channel_cursor", "vector"),
+)
 """Tables of 0.2.0 that `_COPY_SECOND` copies into the present ones."""
 _NEW_SECOND = ("answer", "import", "draft", "process")
 _COPY_SECOND = (
-    """INSERT INTO user (key, name, recalls, bytes, revision, claimed)
+    """INSERT INTO account (key, name, recalls, bytes, revision, claimed)
         SELECT key, CASE hidden WHEN 0 THEN name END, recalls, bytes, revision, claimed FROM old_user""",
-    """INSERT INTO conversation (key, user, id, created, updated, used, named, last, bytes, messages, sources, history,
-            memory, summarised_to, unsummarised, claimed, private, title)
+    """INSERT INTO conversation (key, account, id, created, updated, used, named, last, bytes, messages, sources,
+            history, memory, summarised_to, unsummarised, claimed, private, title)
         SELECT key, user, id, created, updated, used, named, last, bytes, messages, sources, history, memory,
             summarised_to, unsummarised, claimed, private, title
         FROM old_conversation""",
-    """INSERT INTO item (key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
+    """INSERT INTO item (key, account, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
             bytes, embedded, text, former)
         SELECT key, user, id, kind, category, mutable, untrusted, created, updated, conversation, exchange,
             bytes, embedded, text, former
@@ -74,10 +80,14 @@ _COPY_SECOND = (
         SELECT key, in_history, messages, bytes, started, ended, '', replaces, outcome, source, question_id, answer_id,
             recalled_ids, data, unindexed
         FROM old_exchange""",
-    """INSERT INTO task (key, user, id, conversation, state, is_active, due, process, fingerprint, data)
+    """INSERT INTO task (key, account, id, conversation, state, is_active, due, process, fingerprint, data)
         SELECT key, user, id, conversation, state, is_active, due, CASE state WHEN 'running' THEN '' END, fingerprint,
             data
         FROM old_task""",
+    "INSERT INTO task_usage SELECT * FROM old_task_usage",
+    "INSERT INTO channel SELECT * FROM old_channel",
+    "INSERT INTO channel_cursor SELECT * FROM old_channel_cursor",
+    "INSERT INTO embedding SELECT * FROM old_vector",
     """INSERT INTO draft (exchange, last, data)
         SELECT e.key, l.last, json_object('text', l.text, 'turn_pass',
             1 + coalesce(json_extract(e.data, '$.parts[#-1].turn_pass'), 0))
@@ -94,7 +104,7 @@ What it logged of turns that were cut off is the text since their last checkpoin
 """
 
 _MARK = (
-    "UPDATE user SET private_data = 1",
+    "UPDATE account SET private_data = 1",
     "CREATE TEMP TABLE first_private (conversation INTEGER PRIMARY KEY, exchange INTEGER NOT NULL)",
     f"""INSERT INTO first_private SELECT key >> {EXCHANGES}, min(key) FROM exchange WHERE has_private_data(data)
         GROUP BY key >> {EXCHANGES}""",
@@ -103,11 +113,11 @@ _MARK = (
     f"""UPDATE task SET data = upgrade_task(data, (
             SELECT group_concat(json_extract(e.data, '$.message'), char(10)) FROM conversation c
             JOIN exchange e ON e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}
-            WHERE c.user = task.user AND c.id = task.conversation AND e.source NOT IN ('task', 'report')
+            WHERE c.account = task.account AND c.id = task.conversation AND e.source NOT IN ('task', 'report')
                 AND json_valid(e.data)
         ), EXISTS (
             SELECT 1 FROM first_private JOIN conversation c ON c.key = conversation
-            WHERE c.user = task.user AND c.id = 'work' || substr(task.id, 5)
+            WHERE c.account = task.account AND c.id = 'work' || substr(task.id, 5)
         ))""",
     "DROP TABLE first_private",
 )
@@ -116,12 +126,12 @@ _MARK = (
 _JOIN_MEMORIES = (
     "CREATE TEMP TABLE same (key INTEGER PRIMARY KEY, kept INTEGER NOT NULL)",
     """INSERT INTO same SELECT key, kept FROM (
-            SELECT key, first_value(key) OVER (PARTITION BY user, text ORDER BY updated DESC, key DESC) AS kept
+            SELECT key, first_value(key) OVER (PARTITION BY account, text ORDER BY updated DESC, key DESC) AS kept
             FROM item WHERE kind = 'memory'
         ) WHERE key <> kept""",
     f"""UPDATE exchange SET recalled_ids = (
             SELECT json_group_array(coalesce((
-                SELECT k.id FROM conversation c JOIN item i ON i.user = c.user AND i.id = r.value
+                SELECT k.id FROM conversation c JOIN item i ON i.account = c.account AND i.id = r.value
                 JOIN same ON same.key = i.key JOIN item k ON k.key = same.kept WHERE c.key = exchange.key >> {EXCHANGES}
             ), r.value)) FROM json_each(recalled_ids) r
         ) WHERE recalled_ids <> '[]' AND json_valid(recalled_ids) AND EXISTS (SELECT 1 FROM same)""",
@@ -145,7 +155,7 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
     copy: Sequence[str]
     if version == SECOND_VERSION:
         changed, copy = _CHANGED_SECOND, _COPY_SECOND
-        new = [TABLES[name] for name in (*_CHANGED_SECOND, *_NEW_SECOND)]
+        new = [TABLES[_RENAMED.get(name, name)] for name in (*_CHANGED_SECOND, *_NEW_SECOND)]
         statements = ["DROP TABLE process"]
     else:
         changed, copy = _CHANGED_FIRST, _COPY_FIRST
@@ -153,15 +163,15 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
         former = db.execute("SELECT type, name FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql <> ''")
         statements = [f"DROP {kind} {name}" for kind, name in former]
         statements += ["ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'"] if version == 1 else []
-    names = ", ".join(f"'{name}'" for name in changed)
+    names = {f"old_{name}": _RENAMED.get(name, name) for name in changed}
     for statement in (
         *statements,
-        *(f"ALTER TABLE {name} RENAME TO old_{name}" for name in changed),
+        *(f"ALTER TABLE {old.removeprefix('old_')} RENAME TO {old}" for old in names),
         *new,
         *copy,
-        f"DELETE FROM sqlite_sequence WHERE name IN ({names})",
-        "UPDATE sqlite_sequence SET name = substr(name, 5) WHERE substr(name, 1, 4) = 'old_'",
-        *(f"DROP TABLE old_{name}" for name in reversed(changed)),
+        *(f"DELETE FROM sqlite_sequence WHERE name = '{name}'" for name in names.values()),
+        *(f"UPDATE sqlite_sequence SET name = '{name}' WHERE name = '{old}'" for old, name in names.items()),
+        *(f"DROP TABLE {old}" for old in reversed(names)),
         *_MARK,
         *(statement.replace("INDEX ", "INDEX IF NOT EXISTS ", 1) for statement in INDEXES),
         *(statement.replace("TRIGGER ", "TRIGGER IF NOT EXISTS ", 1) for statement in TRIGGERS),

@@ -32,47 +32,48 @@ class Counts:
 
 def find(tx: Tx, user: str) -> int | None:
     """Return the key of a user; None if the user has no data."""
-    row = tx.execute("SELECT key FROM user WHERE name = ?", (user,)).fetchone()
+    row = tx.execute("SELECT key FROM account WHERE name = ?", (user,)).fetchone()
     return None if row is None else int(row[0])
 
 
 def add(tx: Tx, user: str) -> int:
     """Return the key of a user, adding the user if needed."""
     key = find(tx, user)
-    return exchanges.insert(tx, "user", {"name": user}) if key is None else key
+    return exchanges.insert(tx, "account", {"name": user}) if key is None else key
 
 
 def names(tx: Tx) -> list[str]:
     """Return the names of users with data or preferences."""
     found = tx.execute(
-        "SELECT name FROM user u WHERE name IS NOT NULL AND (recalls = 0 OR EXISTS (SELECT 1 FROM conversation WHERE "
-        "user = u.key) OR EXISTS (SELECT 1 FROM item WHERE user = u.key) "
-        "OR EXISTS (SELECT 1 FROM task WHERE user = u.key)) ORDER BY name"
+        "SELECT name FROM account a WHERE name IS NOT NULL AND (recalls = 0 "
+        "OR EXISTS (SELECT 1 FROM conversation WHERE account = a.key) "
+        "OR EXISTS (SELECT 1 FROM item WHERE account = a.key) "
+        "OR EXISTS (SELECT 1 FROM task WHERE account = a.key)) ORDER BY name"
     )
     return [name for (name,) in found]
 
 
 def mark_private_data(tx: Tx, user: int) -> None:
     """Record that a turn of a user read private data, which its answer may repeat."""
-    tx.execute("UPDATE user SET private_data = 1 WHERE key = ? AND private_data = 0", (user,))
+    tx.execute("UPDATE account SET private_data = 1 WHERE key = ? AND private_data = 0", (user,))
 
 
 def has_private_data(tx: Tx, user: int | None) -> bool:
     """Return whether a turn of a user has read private data, or memory has some to read."""
-    query = "SELECT private_data = 1 OR EXISTS (SELECT 1 FROM item WHERE user = u.key) FROM user u WHERE key = ?"
+    query = "SELECT private_data = 1 OR EXISTS (SELECT 1 FROM item WHERE account = a.key) FROM account a WHERE key = ?"
     row = tx.execute(query, (user,)).fetchone()
     return row is not None and bool(row[0])
 
 
 def recalls(tx: Tx, user: str) -> bool:
     """Return whether recall is on for the user."""
-    row = tx.execute("SELECT recalls FROM user WHERE name = ?", (user,)).fetchone()
+    row = tx.execute("SELECT recalls FROM account WHERE name = ?", (user,)).fetchone()
     return row is None or bool(row[0])
 
 
 def set_recalls(tx: Tx, user: str, on: bool) -> None:
     """Turn recall on or off for the user."""
-    tx.execute("UPDATE user SET recalls = ? WHERE key = ?", (on, add(tx, user)))
+    tx.execute("UPDATE account SET recalls = ? WHERE key = ?", (on, add(tx, user)))
 
 
 def count(tx: Tx, user: str) -> Counts:
@@ -83,13 +84,13 @@ def count(tx: Tx, user: str) -> Counts:
 def count_rows(tx: Tx, user: int | None) -> Counts:
     """Return the counts of a user's data, by the key of the user."""
     ((conversations, messages),) = tx.execute(
-        f"SELECT count(*), coalesce(sum(messages), 0) FROM conversation c WHERE user = ? AND {exchanges.IS_LISTED}",
+        f"SELECT count(*), coalesce(sum(messages), 0) FROM conversation c WHERE account = ? AND {exchanges.IS_LISTED}",
         (user,),
     )
-    query = "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.user = ?"
+    query = "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.account = ?"
     ((files,),) = tx.execute(f"{query} AND {exchanges.IS_LISTED}", (user,))
-    ((tasks,),) = tx.execute("SELECT count(*) FROM task WHERE user = ?", (user,))
-    items = dict(tx.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (user,)).fetchall())
+    ((tasks,),) = tx.execute("SELECT count(*) FROM task WHERE account = ?", (user,))
+    items = dict(tx.execute("SELECT kind, count(*) FROM item WHERE account = ? GROUP BY kind", (user,)).fetchall())
     return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0), tasks)
 
 
@@ -114,7 +115,7 @@ def check_quota(tx: Tx, user: int, field: str) -> None:
     Raises:
         BadRequest: `too_large`, it is exceeded.
     """
-    ((size,),) = tx.execute("SELECT bytes FROM user WHERE key = ?", (user,))
+    ((size,),) = tx.execute("SELECT bytes FROM account WHERE key = ?", (user,))
     if size > MAX_USER_BYTES:
         raise _too_much(MAX_USER_BYTES, field)
 
@@ -130,7 +131,7 @@ def keep_within_memory(tx: Tx) -> None:
     Raises:
         BadRequest: `too_large`, there still is too much. The write then changes nothing.
     """
-    over = "SELECT key FROM user WHERE bytes > ? LIMIT 1"
+    over = "SELECT key FROM account WHERE bytes > ? LIMIT 1"
     while (row := tx.execute(over, (MAX_MEMORY_USER_BYTES,)).fetchone()) is not None:
         if not _delete_oldest(tx, row[0]):
             raise _too_much(MAX_MEMORY_USER_BYTES)
@@ -143,16 +144,16 @@ def keep_within_memory(tx: Tx) -> None:
 
 
 def _total_size(tx: Tx) -> int:
-    ((size,),) = tx.execute("SELECT coalesce(sum(bytes), 0) FROM user")
+    ((size,),) = tx.execute("SELECT coalesce(sum(bytes), 0) FROM account")
     return int(size)
 
 
 def _largest_users(tx: Tx, max_conversations: int) -> list[int]:
     """Return the users by size, or by number of conversations, whichever is over the limit; none if neither is."""
     if _total_size(tx) > MAX_MEMORY_BYTES:
-        query = "SELECT key FROM user ORDER BY bytes DESC"
+        query = "SELECT key FROM account ORDER BY bytes DESC"
     elif tx.execute("SELECT count(*) FROM conversation").fetchone()[0] > max_conversations:
-        query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(used)"
+        query = "SELECT account FROM conversation GROUP BY account ORDER BY count(*) DESC, min(used)"
     else:
         return []
     return [user for (user,) in tx.execute(query).fetchall()]
@@ -160,10 +161,10 @@ def _largest_users(tx: Tx, max_conversations: int) -> list[int]:
 
 def _delete_oldest(tx: Tx, user: int) -> bool:
     """Delete the oldest conversation of a user; return False if turns or tasks use all of them."""
-    active = "FROM task WHERE user = ? AND is_active = 1"
+    active = "FROM task WHERE account = ? AND is_active = 1"
     used = f"SELECT conversation {active} UNION ALL SELECT 'work' || substr(id, 5) {active}"
     query = (
-        "SELECT key FROM conversation c WHERE user = ? AND NOT EXISTS "
+        "SELECT key FROM conversation c WHERE account = ? AND NOT EXISTS "
         f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION}) AND id NOT IN ({used}) "
         "ORDER BY used, key LIMIT 1"
     )

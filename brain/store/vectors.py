@@ -51,11 +51,11 @@ class SignCache:
 
     def get(self, tx: Tx, user: int, model: str) -> Signs:
         """Return the signs of a user's vectors of one model."""
-        ((revision,),) = tx.execute("SELECT revision FROM user WHERE key = ?", (user,))
+        ((revision,),) = tx.execute("SELECT revision FROM account WHERE key = ?", (user,))
         cached = self._cache.get((user, model))
         if cached is None or cached[0] != revision:
             signs: dict[str, dict[int, int]] = {}
-            query = "SELECT item, kind, signs FROM vector WHERE user = ? AND model = ?"
+            query = "SELECT item, kind, signs FROM embedding WHERE account = ? AND model = ?"
             for item, kind, bits in tx.execute(query, (user, model)):
                 signs.setdefault(kind, {})[item] = int.from_bytes(bits, "little")
             cached = revision, signs
@@ -89,7 +89,7 @@ def search(
         return []
     marks = ", ".join("?" * len(keys))
     found = tx.execute(
-        f"SELECT item, value FROM vector WHERE user = ? AND model = ? AND item IN ({marks})",
+        f"SELECT item, value FROM embedding WHERE account = ? AND model = ? AND item IN ({marks})",
         (number, query.model, *keys),
     )
     stored = struct.Struct(f"<{len(vector)}e")
@@ -114,9 +114,9 @@ def lacking(tx: Tx, model: str, limit: int) -> list[tuple[str, Item]]:
         ("i.embedded > ?", (model, model)),
     ):
         some = tx.execute(
-            f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user "
-            f"WHERE {clause} AND u.name IS NOT NULL "
-            "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?) "
+            f"SELECT a.name, {rows.ITEM} FROM {rows.ITEMS} JOIN account a ON a.key = i.account "
+            f"WHERE {clause} AND a.name IS NOT NULL "
+            "AND NOT EXISTS (SELECT 1 FROM embedding v WHERE v.item = i.key AND v.model = ?) "
             "ORDER BY i.embedded DESC, i.key DESC",
             models,
         )
@@ -129,15 +129,15 @@ def write(tx: Tx, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedd
     """Store embeddings as (user, item ID, embedded text, embedding). Items whose text changed are skipped."""
     for user, item_id, text, embedding in embedded:
         row = tx.execute(
-            "SELECT i.key, i.user, i.kind FROM item i JOIN user u ON u.key = i.user "
-            "WHERE u.name = ? AND i.id = ? AND i.text = ?",
+            "SELECT i.key, i.account, i.kind FROM item i JOIN account a ON a.key = i.account "
+            "WHERE a.name = ? AND i.id = ? AND i.text = ?",
             (user, item_id, text),
         ).fetchone()
         if row is not None:
             value = embedding.vector
             statistics = _STATISTICS.pack(embedding.mean, embedding.spread)
             tx.execute(
-                "INSERT INTO vector (item, user, kind, model, signs, value) VALUES (?, ?, ?, ?, ?, ?) "
+                "INSERT INTO embedding (item, account, kind, model, signs, value) VALUES (?, ?, ?, ?, ?, ?) "
                 "ON CONFLICT (item, model) DO UPDATE SET signs = excluded.signs, value = excluded.value",
                 (*row, model, _signs(value), struct.pack(f"<{len(value)}e", *value) + statistics),
             )

@@ -88,7 +88,7 @@ def stored_bytes(brain: Brain) -> bytes:
 
 
 def users(brain: Brain) -> list[str]:
-    return [user for (user,) in brain.query("SELECT name FROM user ORDER BY name")]
+    return [user for (user,) in brain.query("SELECT name FROM account ORDER BY name")]
 
 
 def test_all_data_of_one_user_is_erased_also_from_the_files(brain: Brain, folder: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_fails_is_named_and_done_when_it_is_run_again(
     (folder / "fails").touch()
     with closing(sqlite3.connect(brain.store, isolation_level=None)) as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM user").fetchall()
+        reader.execute("SELECT count(*) FROM account").fetchall()
         code, out, err = brain("forget", "ada", "--yes")
         assert (code, out, err.count("Try: brain forget ada\n")) == (1, ERASED, 2)
         assert "mule" in err

@@ -90,7 +90,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def are_embedded(store: Store) -> bool:
     """Whether each item has a vector."""
-    lacking = "SELECT 1 FROM item WHERE key NOT IN (SELECT item FROM vector)"
+    lacking = "SELECT 1 FROM item WHERE key NOT IN (SELECT item FROM embedding)"
     return await store.search(lambda tx: tx.execute(lacking).fetchone()) is None
 
 

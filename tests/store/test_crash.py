@@ -87,9 +87,9 @@ def check_file(path: Path) -> None:
         wrong = db.execute(
             "SELECT id FROM conversation c WHERE bytes <> (SELECT sum(bytes) FROM exchange WHERE key >> 32 = c.key) "
             "OR messages <> (SELECT sum(messages) FROM exchange WHERE key >> 32 = c.key) "
-            "UNION ALL SELECT name FROM user u WHERE bytes <> "
-            "(SELECT coalesce(sum(bytes), 0) FROM conversation WHERE user = u.key) + "
-            "(SELECT coalesce(sum(bytes), 0) FROM item WHERE user = u.key) "
+            "UNION ALL SELECT name FROM account a WHERE bytes <> "
+            "(SELECT coalesce(sum(bytes), 0) FROM conversation WHERE account = a.key) + "
+            "(SELECT coalesce(sum(bytes), 0) FROM item WHERE account = a.key) "
             "UNION ALL SELECT rowid FROM exchange_words WHERE rowid NOT IN (SELECT key FROM exchange) "
             "AND rowid NOT IN (SELECT key << 32 FROM conversation) "
             "UNION ALL SELECT key FROM exchange WHERE NOT unindexed AND key NOT IN (SELECT rowid FROM exchange_words) "
@@ -126,7 +126,7 @@ async def test_a_killed_import_leaves_nothing(tmp_path: Path) -> None:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(1 + 2 * rng.randrange(2))]
             with closing(sqlite3.connect(path)) as db:
-                query, some = "SELECT count(*) FROM conversation WHERE user IS NULL", rng.randrange(1, 90)
+                query, some = "SELECT count(*) FROM conversation WHERE account IS NULL", rng.randrange(1, 90)
                 while db.execute(query).fetchone()[0] < some:
                     pass
             process.kill()
@@ -142,7 +142,7 @@ async def test_a_killed_import_leaves_nothing(tmp_path: Path) -> None:
             assert [await store.search(users.count, user) for user in names] == [whole] * len(names)
         check_file(path)
         with closing(sqlite3.connect(path)) as db:
-            for table, each in {"user": 1, "conversation": 100, "exchange": 100, "item": 100, "import": 0}.items():
+            for table, each in {"account": 1, "conversation": 100, "exchange": 100, "item": 100, "import": 0}.items():
                 assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (each * len(names),), table
 
 

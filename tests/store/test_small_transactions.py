@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 BOTH: tuple[Kind, ...] = ("fact", "memory")
 NOW = NOON.isoformat()
 WHOLE = Counts(conversations=1, messages=200, files=1, facts=100)
-TABLES = ("conversation", "exchange", "file", "item", "exchange_words", "item_words", "user", "import")
+TABLES = ("conversation", "exchange", "file", "item", "exchange_words", "item_words", "account", "import")
 
 
 def export(exchanges: int = 100, facts: int = 100) -> Iterator[dict[str, Any]]:
@@ -161,9 +161,9 @@ async def test_what_came_to_exist_during_an_import_stays(file_store: Store) -> N
         "I like rock"
     ]
     assert len(await store.list_conversations("ada", words="mine")) == 1
-    expected = {"conversation": 1, "exchange": 1, "exchange_words": 1, "item": 100, "item_words": 100, "user": 1}
+    expected = {"conversation": 1, "exchange": 1, "exchange_words": 1, "item": 100, "item_words": 100, "account": 1}
     assert await rows(store) == expected
-    sizes = "SELECT (SELECT bytes FROM user), (SELECT sum(bytes) FROM item) + (SELECT sum(bytes) FROM conversation)"
+    sizes = "SELECT (SELECT bytes FROM account), (SELECT sum(bytes) FROM item) + (SELECT sum(bytes) FROM conversation)"
     ((counted, summed),) = await store.read(lambda tx: tx.execute(sizes).fetchall())
     assert counted == summed
 
@@ -208,7 +208,7 @@ async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(
         await delete("d")
     async with store_at(path, clock) as store:
         await vacuum.sweep(store)
-        assert await rows(store) == {"item": 5, "item_words": 5, "user": 1}
+        assert await rows(store) == {"item": 5, "item_words": 5, "account": 1}
 
 
 async def test_an_erased_user_is_gone_at_once(store: Store) -> None:
@@ -218,4 +218,4 @@ async def test_an_erased_user_is_gone_at_once(store: Store) -> None:
     await add_turn(store, "ada", "c", "Anew")
     assert len(await store.list_conversations("ada", words="anew")) == 1
     await vacuum.sweep(store)
-    assert await rows(store) == {"conversation": 1, "exchange": 1, "exchange_words": 1, "user": 1}
+    assert await rows(store) == {"conversation": 1, "exchange": 1, "exchange_words": 1, "account": 1}

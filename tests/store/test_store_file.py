@@ -98,6 +98,7 @@ def damage_schema(path: Path) -> None:
         (partial(write_sql, script="CREATE TABLE t (x)", new=True), "is a database of another program"),
         (partial(write_sql, script="PRAGMA user_version = 99"), "was written by a newer version of Brain"),
         (partial(write_sql, script="PRAGMA user_version = 13"), "was written by an unreleased version of Brain"),
+        (partial(write_sql, script="PRAGMA user_version = 17"), "was written by an unreleased version of Brain"),
     ],
 )
 async def test_a_file_that_cannot_be_used_is_refused_and_stays(
@@ -182,8 +183,8 @@ async def test_times_that_no_clock_shows_stop_nothing(memory_store: Store, time:
         await add_turn(store, user, "c", "I like tea")
         await store.write(items.put, user, fact("f", "I like tea"))
     await execute(store, "UPDATE exchange SET started = ?, ended = ? WHERE key >> 32 = 2", time, time)
-    await execute(store, "UPDATE conversation SET created = ?, updated = ? WHERE user = 2", time, min(time, 0))
-    await execute(store, "UPDATE item SET created = ?, updated = ? WHERE user = 2", time, time)
+    await execute(store, "UPDATE conversation SET created = ?, updated = ? WHERE account = 2", time, min(time, 0))
+    await execute(store, "UPDATE item SET created = ?, updated = ? WHERE account = 2", time, time)
     assert [one.user for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 9)] == ["ann", "eve"]
     assert sorted(user for user, _ in await store.search(vectors.lacking, "m", 9)) == ["ann", "eve"]
     expected = "1970-01-01T00:00:00+00:00" if time < 0 else "2199-12-31T23:59:59.999999+00:00"
@@ -494,7 +495,7 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(
 
     def add(name: str) -> Callable[[Tx], str]:
         def work(tx: Tx) -> str:
-            tx.execute("INSERT INTO user (name) VALUES (?)", (name,))
+            tx.execute("INSERT INTO account (name) VALUES (?)", (name,))
             if name == "undone":
                 raise BadRequest("No.")
             return name
@@ -511,7 +512,7 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(
     assert await holding
     first, failed, *others = await asyncio.gather(*waiting, return_exceptions=True)
     assert (first, type(failed), others) == ("a", BadRequest, ["b", "c"])
-    names = await database.read(lambda tx: [name for (name,) in tx.execute("SELECT name FROM user ORDER BY key")])
+    names = await database.read(lambda tx: [name for (name,) in tx.execute("SELECT name FROM account ORDER BY key")])
     assert names == ["a", "b", "c"]
     await database.close_file()
     assert [one for one in statements if one in ("BEGIN IMMEDIATE", "COMMIT")] == ["BEGIN IMMEDIATE", "COMMIT"] * 3

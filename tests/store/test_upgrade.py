@@ -4,6 +4,8 @@ import asyncio
 import gzip
 import json
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +21,7 @@ from turn_helpers import Player
 from brain.cli.main import run
 from brain.errors import StoreError
 from brain.messages import OWN_WORDS, Call, Marks, Text
-from brain.store import answers, conversations, items, tasks, turns, users
+from brain.store import answers, conversations, items, schema, tasks, turns, users
 from brain.store.store import Store
 
 DATA = Path(__file__).parent / "data"
@@ -168,7 +170,7 @@ def test_what_0_2_0_had_hidden_is_removed(file: Path) -> None:
     asyncio.run(main())
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("SELECT count(*) FROM conversation").fetchone() == kept
-        assert db.execute("SELECT name FROM user").fetchall() == [("ada",)]
+        assert db.execute("SELECT name FROM account").fetchall() == [("ada",)]
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
@@ -199,6 +201,59 @@ def test_what_ran_with_0_2_0_is_interrupted_with_its_text_and_tasks_continue(fil
             assert [one.state for one in await store.read(tasks.list_tasks, "ada")] == ["pending"] * 2
 
     asyncio.run(main())
+
+
+_DIE = """
+import asyncio, os, sys
+from pathlib import Path
+from brain.store import connection
+from brain.store.store import Store
+connect, left = connection.connect, int(sys.argv[2])
+def count(statement):
+    global left
+    left -= 1
+    if not left:
+        os._exit(9)
+def connect_and_count(path):
+    db = connect(path)
+    db.set_trace_callback(count)
+    return db
+connection.connect = connect_and_count
+asyncio.run(Store(Path(sys.argv[1])).open())
+"""
+"""Opens a store, and ends like a killed process before the given statement."""
+
+
+@pytest.mark.parametrize("version", ["brain", "brain-0.2.0"])
+def test_an_upgrade_whose_process_was_killed_is_done_again(file: Path, version: str) -> None:
+    file.write_bytes(gzip.decompress((DATA / f"{version}.db.gz").read_bytes()))
+    for statement in (20, 40, 60, 80):
+        died = subprocess.run([sys.executable, "-c", _DIE, file, str(statement)], check=False)
+        assert died.returncode == 9
+
+    async def main() -> None:
+        async with opened(Store(file)) as store:
+            assert await store.search(users.names) == ["ada", "bob"]
+            assert len((await store.read(turns.history, "ada", "tea", 9)).exchanges) >= 2
+
+    asyncio.run(main())
+    with closing(sqlite3.connect(file)) as db, closing(sqlite3.connect(":memory:")) as new:
+        for create in schema.CREATE:
+            new.execute(create)
+        tables = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+        assert [(name, _plain(sql)) for name, sql in db.execute(tables)] == [
+            (name, _plain(sql)) for name, sql in new.execute(tables)
+        ]
+        others = "SELECT type, name, sql FROM sqlite_schema WHERE type <> 'table' ORDER BY name"
+        assert db.execute(others).fetchall() == new.execute(others).fetchall()
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+        for name, last in db.execute("SELECT name, seq FROM sqlite_sequence").fetchall():
+            assert db.execute(f"SELECT coalesce(max(key), 0) FROM {name}").fetchone()[0] <= last
+
+
+def _plain(statement: str) -> str:
+    """Return a statement without the quotes that SQLite puts around the name of a renamed table."""
+    return statement.replace('"', "").replace("'", "")
 
 
 @pytest.mark.parametrize("version", ["brain", "brain-0.2.0"])

@@ -47,7 +47,7 @@ def reader(path: Path) -> Iterator[None]:
     """Another process that reads for long what is still in the log."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN")
-        db.execute("SELECT count(*) FROM user").fetchall()
+        db.execute("SELECT count(*) FROM account").fetchall()
         yield
 
 
