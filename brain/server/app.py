@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.plugins.registry import Registry
 from brain.server.admission import unavailable
+from brain.server.forwarding import misdirected
 from brain.server.middleware import FORWARDED, AuthMiddleware, CorsMiddleware, ForwardedMiddleware, OriginMiddleware
 from brain.server.responses import error_response, request_path
 from brain.server.routes import (
@@ -30,7 +31,7 @@ from brain.server.routes import (
     tasks,
     turns,
 )
-from brain.server.routes.requests import Endpoint, Respond, misdirected
+from brain.server.routes.requests import Endpoint, Respond
 from brain.server.state import ServerState
 from brain.settings import Settings, read
 from brain.validation import quote_value

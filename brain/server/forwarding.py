@@ -15,14 +15,14 @@ import anyio
 import httptools
 from starlette.types import Message, Receive, Scope, Send
 
-from brain.errors import RunsElsewhere
+from brain.errors import BadRequest, RunsElsewhere
 from brain.runtime.engine import Engine
 from brain.runtime.processes import UNIX
 from brain.server.admission import ConnectionLimits, unavailable
 from brain.server.event_stream import ABORT_EXTENSION, UNREAD_HEARTBEATS, WRITE_EXTENSION, wait_for_disconnect
 
 HEADER = b"brain-forwarded"
-"""`1;PROCESS;USER;UNIX_MS;NONCE;SIGNATURE`: the sender, the user, percent-encoded, and the time of the store."""
+"""`1;PROCESS;USER;UNIX_MS;NONCE;SIGNATURE`: the recipient, the user, percent-encoded, and the time of the store."""
 PREFIX_HEADER = b"x-forwarded-prefix"
 """The path below which the client reaches Brain, percent-encoded."""
 SIGNED_SECONDS = 60.0
@@ -30,7 +30,7 @@ SIGNED_SECONDS = 60.0
 READ_AHEAD = 2
 """Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
 MISDIRECTED = 421
-"""Status of the owner if the turn is not there. The sender looks for the turn again."""
+"""Status of a process that does not have the turn, or is not the recipient. The sender looks for the turn again."""
 
 _HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
@@ -102,37 +102,40 @@ class Forwarding:
         self._older_nonces: set[bytes] = set()
         self._nonces_until = 0.0
 
-    def verify(self, values: Sequence[bytes], scope: Scope) -> str | None:
-        """Check the values of the header `HEADER`.
+    def verify(self, values: Sequence[bytes], scope: Scope) -> str:
+        """Check the values of the header `HEADER`, and return the user.
 
-        Returns:
-            The user, or None for a signature that is wrong, expired, or was used before.
+        Raises:
+            BadRequest: `forbidden_header`: the signature is wrong, expired, or was used before. `misdirected`: it is
+                for another process, which had the address of this one.
         """
         processes = self._engine.runs.processes
         if processes is None or len(values) != 1:
-            return None
+            raise _not_forwarded()
         signed, _, signature = values[0].rpartition(b";")
         if not hmac.compare_digest(_sign(processes.secret, scope["method"], request_target(scope), signed), signature):
-            return None
+            raise _not_forwarded()
         fields = signed.split(b";")
         if fields[0] != b"1":  # of a newer version of Brain
-            return None
-        _, _, user, milliseconds, nonce = fields
+            raise _not_forwarded()
+        _, recipient, user, milliseconds, nonce = fields
+        if recipient != processes.process.encode():
+            raise misdirected()
         now = processes.clock()
         if abs(now - int(milliseconds) / 1000) > SIGNED_SECONDS or nonce in self._nonces or nonce in self._older_nonces:
-            return None
+            raise _not_forwarded()
         if now >= self._nonces_until:  # a signature is valid for at most twice `SIGNED_SECONDS`
             self._older_nonces, self._nonces, self._nonces_until = self._nonces, set(), now + 2 * SIGNED_SECONDS
         self._nonces.add(nonce)
         return unquote(user.decode())
 
-    def signature(self, method: str, target: bytes, user: str) -> bytes:
-        """Return the value of the header `HEADER` for one request."""
+    def signature(self, method: str, target: bytes, user: str, recipient: str) -> bytes:
+        """Return the value of the header `HEADER` for one request to a process."""
         processes = self._engine.runs.processes
         assert processes is not None
         fields = (
             "1",
-            processes.process,
+            recipient,
             quote(user, safe=""),
             str(round(processes.clock() * 1000)),
             secrets.token_hex(12),
@@ -172,7 +175,8 @@ class Forwarding:
                 except OSError:
                     return False
                 target = request_target(scope)
-                head, is_chunked = _request_head(scope, target, self.signature(scope["method"], target, user))
+                signature = self.signature(scope["method"], target, user, owner.process)
+                head, is_chunked = _request_head(scope, target, signature)
                 connection.write_request(head)
                 sending = asyncio.create_task(connection.send_body(body, is_chunked), name="body and disconnect")
                 sending.add_done_callback(lambda _: alive.cancel())
@@ -233,6 +237,16 @@ def request_target(scope: Scope) -> bytes:
         path = path[len(root.encode()) :]
     query: bytes = scope["query_string"]
     return path + b"?" + query if query else path
+
+
+def misdirected() -> BadRequest:
+    """Return the error for a forwarded request whose turn is not in this process."""
+    return BadRequest("The turn of this request is not in this process.", code="misdirected", status=MISDIRECTED)
+
+
+def _not_forwarded() -> BadRequest:
+    message = "This request does not come from a process of this server. Do not send the header brain-forwarded."
+    return BadRequest(message, HEADER.decode(), code="forbidden_header", status=403)
 
 
 def _sign(secret: bytes, method: str, target: bytes, signed: bytes) -> bytes:

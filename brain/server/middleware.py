@@ -54,10 +54,11 @@ class ForwardedMiddleware:
         if scope["type"] == "http":
             signatures = [value for name, value in scope["headers"] if name == HEADER]
             if signatures:
-                user = self._forwarding.verify(signatures, scope)
-                if user is None:
-                    return error_response(_not_forwarded(), scope)(scope, receive, send)
-                scope[USER], scope[FORWARDED] = user, True
+                try:
+                    scope[USER] = self._forwarding.verify(signatures, scope)
+                except BadRequest as error:
+                    return error_response(error, scope)(scope, receive, send)
+                scope[FORWARDED] = True
                 _restore(scope)
         return self._app(scope, receive, send)
 
@@ -72,11 +73,6 @@ def _restore(scope: Scope) -> None:
     scope["root_path"] = unquote(prefix)
     scope["path"] = scope["root_path"] + scope["path"]
     scope["raw_path"] = prefix.encode() + scope["raw_path"]
-
-
-def _not_forwarded() -> BadRequest:
-    message = "This request does not come from a process of this server. Do not send the header brain-forwarded."
-    return BadRequest(message, HEADER.decode(), code="forbidden_header", status=403)
 
 
 class OriginMiddleware:

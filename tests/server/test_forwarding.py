@@ -280,7 +280,7 @@ async def test_the_owner_gets_the_request_with_the_client_it_came_from(tmp_path:
         "x-forwarded-proto": "https",
         "x-forwarded-prefix": "/brain",
     }
-    assert signature[:4] == ["1", "here", "ann", "1800000000000"]
+    assert signature[:4] == ["1", "owner", "ann", "1800000000000"]
 
 
 @pytest.mark.anyio
@@ -428,6 +428,7 @@ async def test_the_owner_sees_the_disconnect_of_the_client(tmp_path: Path, head:
 
 
 def signed(
+    to: str,
     target: str,
     method: str = "GET",
     user: str = "ann",
@@ -437,10 +438,16 @@ def signed(
     nonce: str = "n",
     secret: bytes = SECRET,
 ) -> str:
-    """The header as another process makes it."""
-    fields = f"{version};there;{quote(user, safe='')};{round(at * 1000)};{nonce}"
+    """The header as another process makes it for the process `to`."""
+    fields = f"{version};{to};{quote(user, safe='')};{round(at * 1000)};{nonce}"
     text = f"{method}\n{target}\n{fields}".encode()
     return f"{fields};{hmac.digest(secret, text, 'sha256').hex()}"
+
+
+def id_of(server: Server) -> str:
+    processes = server.engine.runs.processes
+    assert processes is not None
+    return processes.process
 
 
 def owner_request(server: Server, target: str, signature: str, method: str = "GET") -> httpx.Response:
@@ -463,47 +470,55 @@ def _stopped_clock(owner: Server) -> None:
 
 
 def test_a_signature_is_valid_once_and_for_a_minute(owner: Server) -> None:
-    target = "/v1/conversations?limit=1"
-    first = signed(target)
+    to, target = id_of(owner), "/v1/conversations?limit=1"
+    first = signed(to, target)
     assert owner_request(owner, target, first).status_code == 200
     assert owner_request(owner, target, first).status_code == 403
     for difference, status in ((-60, 200), (60, 200), (-60.001, 403), (60.001, 403)):
-        at = signed(target, at=NOW + difference, nonce=f"at {difference}")
+        at = signed(to, target, at=NOW + difference, nonce=f"at {difference}")
         assert owner_request(owner, target, at).status_code == status
     owner.engine.store.clock = lambda: NOW + 119
-    late = signed(target, at=NOW + 60)
+    late = signed(to, target, at=NOW + 60)
     assert owner_request(owner, target, late).status_code == 403, "the nonce is still known"
-    early = signed(target, at=NOW + 60, nonce="early")
+    early = signed(to, target, at=NOW + 60, nonce="early")
     assert owner_request(owner, target, early).status_code == 200
     assert owner_request(owner, target, early).status_code == 403
 
 
 @pytest.mark.parametrize(
-    "signature",
+    "sign",
     [
-        "",
-        "1",
-        "1;;;;;",
-        signed("/v1/turns", nonce="a"),
-        signed("/v1/conversations?limit=2", nonce="b"),
-        signed("/v1/conversations", "POST", nonce="c"),
-        signed("/v1/conversations", secret=b"another", nonce="d"),
-        signed("/v1/conversations", version="2", nonce="e"),
-        signed("/v1/conversations", nonce="f").replace(";ann;", ";bob;"),
-        signed("/v1/conversations", nonce="g")[:-1],
-        signed("/v1/conversations", nonce="h") + "\xff",
+        lambda to: "",
+        lambda to: "1",
+        lambda to: "1;;;;;",
+        lambda to: signed(to, "/v1/turns", nonce="a"),
+        lambda to: signed(to, "/v1/conversations?limit=2", nonce="b"),
+        lambda to: signed(to, "/v1/conversations", "POST", nonce="c"),
+        lambda to: signed(to, "/v1/conversations", secret=b"another", nonce="d"),
+        lambda to: signed(to, "/v1/conversations", version="2", nonce="e"),
+        lambda to: signed(to, "/v1/conversations", nonce="f").replace(";ann;", ";bob;"),
+        lambda to: signed(to, "/v1/conversations", nonce="g")[:-1],
+        lambda to: signed(to, "/v1/conversations", nonce="h") + "\xff",
+        lambda to: signed(PEER, "/v1/conversations", nonce="i").replace(PEER, to),
     ],
 )
-def test_a_wrong_signature_is_forbidden(owner: Server, signature: str) -> None:
+def test_a_wrong_signature_is_forbidden(owner: Server, sign: Callable[[str], str]) -> None:
     with socket.create_connection(("127.0.0.1", owner.port)) as connection:
-        headers = f"host: localhost\r\nauthorization: Bearer a-key\r\nbrain-forwarded: {signature}\r\n"
+        headers = f"host: localhost\r\nauthorization: Bearer a-key\r\nbrain-forwarded: {sign(id_of(owner))}\r\n"
         head = f"GET /v1/conversations HTTP/1.1\r\n{headers}connection: close\r\n\r\n"
         connection.sendall(head.encode("latin-1"))
         assert connection.makefile("rb").read().startswith(b"HTTP/1.1 403 ")
 
 
+def test_a_request_for_another_process_is_misdirected(owner: Server) -> None:
+    """The sender looks for the turn again: the recipient has ended, and this process has its address."""
+    answer = owner_request(owner, "/v1/conversations", signed(PEER, "/v1/conversations", nonce="to a peer"))
+    assert problem(answer) == (421, "misdirected", None)
+
+
 def test_two_signatures_and_those_of_no_store_are_forbidden(owner: Server) -> None:
-    headers = [("brain-forwarded", signed("/v1/conversations", nonce=nonce)) for nonce in ("two", "three")]
+    to = id_of(owner)
+    headers = [("brain-forwarded", signed(to, "/v1/conversations", nonce=nonce)) for nonce in ("two", "three")]
     with client_of(owner, "a-key") as client:
         assert client.get("/v1/conversations", headers=headers).status_code == 403
     with brain_served(STORE="memory:", KEYS=KEYS) as server, client_of(server, "a-key") as client:
@@ -679,7 +694,7 @@ def test_each_process_listens_on_a_private_socket(short_path: Path, workers: int
                 assert client.get("/healthz").json() == {"status": "ok"}
                 headers = {"x-forwarded-for": "127.0.0.1"}
                 assert client.get("/v1/conversations", headers=headers).status_code == 401
-                headers |= {"brain-forwarded": signed("/v1/conversations")}
+                headers |= {"brain-forwarded": signed(path.stem, "/v1/conversations")}
                 assert client.get("/v1/conversations", headers=headers).status_code == 403
         brain.process.send_signal(signal.SIGTERM)
         assert brain.end()[0] == 0

@@ -29,7 +29,7 @@ from brain.protocols.common import (
 from brain.protocols.native.queries import SMALL_BODY_BYTES, parse_query
 from brain.runtime.engine import Engine
 from brain.server.admission import unavailable
-from brain.server.forwarding import MISDIRECTED, RecordedBody
+from brain.server.forwarding import RecordedBody
 from brain.server.middleware import FORWARDED, USER
 from brain.server.state import ServerState
 from brain.text import ID
@@ -114,11 +114,6 @@ async def _respond_or_forward(respond: Respond, scope: Scope, body: RecordedBody
         body.rewind()
     body.stop()
     await response(scope, body, send)
-
-
-def misdirected() -> BadRequest:
-    """Return the error for a forwarded request whose turn is not in this process."""
-    return BadRequest("The turn of this request is not in this process.", code="misdirected", status=MISDIRECTED)
 
 
 def client_of(request: Request) -> Client:
