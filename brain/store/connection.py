@@ -238,7 +238,7 @@ def _prepare_tables(db: sqlite3.Connection, *, is_alone: bool) -> None:
     if version == schema.VERSION:
         return
     if version == 0:
-        for statement in schema.CREATE:
+        for statement in (*schema.CREATE, *schema.add_secrets()):
             db.execute(statement)
     elif not is_alone:
         raise _IncompatibleFile("is in use by an older version of Brain; stop its processes, then start this version")

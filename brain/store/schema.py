@@ -10,6 +10,9 @@ A conversation or item without a user is deleted, or part of an import that has 
 erased. So no query for the data of a user finds them, and their rows are removed in small transactions.
 """
 
+import secrets
+from collections.abc import Iterator
+
 APPLICATION = 0x42726E31
 """Marks a file as Brain's."""
 EXCHANGES = 32
@@ -281,15 +284,18 @@ TRIGGERS = (
     END""",
 )
 
-SECRETS = tuple(
-    f"INSERT INTO exam (name, result) VALUES ('{name}', hex(randomblob(32)))" for name in (ANSWER_KEY, PROCESS_SECRET)
-)
+
+def add_secrets() -> Iterator[str]:
+    """Yield the statements that add new secrets."""
+    for name in (ANSWER_KEY, PROCESS_SECRET):
+        yield f"INSERT INTO exam (name, result) VALUES ('{name}', '{secrets.token_hex(32)}')"
+
+
 CREATE = (
     *TABLES.values(),
     *WORDS,
     "INSERT INTO leftover (removed, swept) VALUES (0, 0)",
-    *SECRETS,
     *INDEXES,
     *TRIGGERS,
 )
-"""Creates everything in an empty database."""
+"""Creates everything but the secrets in an empty database."""

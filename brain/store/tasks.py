@@ -545,16 +545,14 @@ def look(tx: Tx, at_once: int, per_user: int) -> Look:
             (now, MAX_DUE, per_user, MAX_DUE),
         )
         due = [read(data) for (data,) in found]
-    ((has_stale,),) = tx.execute(
-        f"SELECT EXISTS (SELECT 1 FROM {_ORPHANS}) OR EXISTS (SELECT 1 FROM task WHERE state = 'pending' AND due > ?)",
-        (tx.process, now + RETRY_SECONDS * SECOND),
-    )
+    stale = f"SELECT 1 FROM {_ORPHANS} UNION ALL SELECT 1 FROM task WHERE state = 'pending' AND due > ? LIMIT 1"
+    has_stale = tx.execute(stale, (tx.process, now + RETRY_SECONDS * SECOND)).fetchone() is not None
     return Look(
         last_packet or 0,
         {task.id: task for (data,) in own if (task := read(data)) is not None},
         due,
         None if later is None else (later - now) / SECOND,
-        bool(has_stale),
+        has_stale,
         list_unreported(tx),
     )
 

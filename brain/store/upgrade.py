@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from brain.store.rows import moment
-from brain.store.schema import EXCHANGES, INDEXES, SECRETS, TABLES, TRIGGERS
+from brain.store.schema import EXCHANGES, INDEXES, TABLES, TRIGGERS, add_secrets
 from brain.task import MAX_USER_TEXT
 
 FIRST_VERSIONS = (1, 2)
@@ -176,7 +176,7 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
         *(statement.replace("INDEX ", "INDEX IF NOT EXISTS ", 1) for statement in INDEXES),
         *(statement.replace("TRIGGER ", "TRIGGER IF NOT EXISTS ", 1) for statement in TRIGGERS),
         *_JOIN_MEMORIES,
-        *SECRETS,
+        *add_secrets(),
     ):
         db.execute(statement)
     db.execute("PRAGMA legacy_alter_table = OFF")

@@ -60,9 +60,8 @@ def mark_private_data(tx: Tx, user: int) -> None:
 
 def has_private_data(tx: Tx, user: int | None) -> bool:
     """Return whether a turn of a user has read private data, or memory has some to read."""
-    query = "SELECT private_data = 1 OR EXISTS (SELECT 1 FROM item WHERE account = a.key) FROM account a WHERE key = ?"
-    row = tx.execute(query, (user,)).fetchone()
-    return row is not None and bool(row[0])
+    has_some = "private_data = 1 OR EXISTS (SELECT 1 FROM item WHERE account = a.key)"
+    return tx.execute(f"SELECT 1 FROM account a WHERE key = ? AND ({has_some})", (user,)).fetchone() is not None
 
 
 def recalls(tx: Tx, user: str) -> bool:
