@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from brain.memory.user_view import UserMemory
 from brain.messages import Chunk, Exchange, Item, Part, Text
 from brain.models.model import Model, PassRequest
 from brain.store import conversations, items, vectors
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 GROUPS = (
@@ -78,17 +80,6 @@ class Vectors(Model):
         return numbers
 
 
-def _observed(method: Any) -> Any:
-    """A method of a store that calls a function, which then reports the function to the store."""
-
-    async def call(store: "BreakableStore", function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        found = await method(store, function, *args, **kwargs)
-        await store.observe(function)
-        return found
-
-    return call
-
-
 class BreakableStore(Store):
     """A store that can fail, and that can be held up after what it reads.
 
@@ -101,12 +92,21 @@ class BreakableStore(Store):
     broken = False
     busy = False
     gate: asyncio.Event | None = None
-    read, search, write_unsynced = map(_observed, (Store.read, Store.search, Store.write_unsynced))
 
     def __init__(self, path: Path | None, **more: Any) -> None:
-        super().__init__(path, **more)
+        super().__init__(SQLite(path, **more))
         self.reads = 0
         self.looks = Counter[str]()
+        data_version = self.database.data_version
+        self.database.data_version = lambda: asyncio.Event().wait() if self.busy else data_version()  # type: ignore
+        for name in ("read", "search", "write_unsynced"):
+            setattr(self, name, partial(self._call, getattr(self, name)))
+
+    async def _call(self, method: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a method with a function, and report the function."""
+        found = await method(function, *args, **kwargs)
+        await self.observe(function)
+        return found
 
     async def observe(self, function: object) -> None:
         """Fail, count and wait after a function of interest."""
@@ -119,9 +119,6 @@ class BreakableStore(Store):
             self.reads += 1
             if self.gate is not None:
                 await self.gate.wait()
-
-    async def data_version(self) -> int:
-        return await (asyncio.Event().wait() if self.busy else super().data_version())
 
 
 @asynccontextmanager
@@ -163,7 +160,7 @@ async def add_exchanges(
     """Store exchanges of a message and an answer."""
     for n, (message, reply) in enumerate(pairs):
         now = Clock(0)
-        now.now = store.clock()
+        now.now = store.database.clock()
         mark = f"{conversation_id}-{n}-{now.now}"
         exchange = Exchange(message, message=message, started=now.time, question_id=f"q{mark}", answer_id=f"m{mark}")
         history = await store.write_question(user, conversation_id, exchange, [])

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from brain.messages import Attachment, Exchange, History, Item, Part, Text, new_process_id
 from brain.store import conversations, processes, tasks
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask
 from brain.store.turns import QuestionOptions
@@ -54,8 +55,14 @@ async def opened(store: S) -> AsyncIterator[S]:
 async def store_at(
     path: Path | None, clock: Clock | None = None, uptime: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[Store]:
-    async with opened(Store(path, clock=clock or Clock(), uptime=uptime)) as store:
+    async with opened(Store(SQLite(path, clock=clock or Clock(), uptime=uptime))) as store:
         yield store
+
+
+def sqlite_of(store: Store) -> SQLite:
+    """The database of a store that is known to be SQLite's."""
+    assert isinstance(store.database, SQLite)
+    return store.database
 
 
 async def join(store: Store, address: str = "") -> None:
@@ -65,7 +72,7 @@ async def join(store: Store, address: str = "") -> None:
 
 def lose_turns(store: Store) -> None:
     """Leave turns and tasks that run as if another process had run them and had died."""
-    store.process = new_process_id()
+    store.database.process = new_process_id()
 
 
 def question(words: str, number: int | str = 1, **fields: Any) -> Exchange:

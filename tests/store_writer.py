@@ -20,6 +20,7 @@ from store_helpers import NOON, add_turn, answer, fact, file, join, question
 
 from brain.runtime import import_sanitizer
 from brain.store import items
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 
@@ -28,7 +29,7 @@ def report(*words: str) -> None:
 
 
 async def main(path: str, name: str, what: str = "") -> None:
-    store = Store(Path(path))
+    store = Store(SQLite(Path(path)))
     await store.open()
     report("ready", "", "")
     if what == "hold":

@@ -21,7 +21,7 @@ from brain.runtime.engine import Engine
 from brain.settings import read
 from brain.store import conversations, tasks
 from brain.store import processes as stored_processes
-from brain.store.database import Database
+from brain.store.sqlite.database import SQLite
 from brain.task import NewTask
 
 PASSES = [
@@ -35,17 +35,17 @@ SECONDS = 60.0
 
 def kill_at_write(number: int) -> None:
     """Kill this process before a write of the database, which checks its place first; count from 1."""
-    check_place = Database.check_place
+    check_place = SQLite.check_place
     left = number
 
-    def check_or_die(database: Database) -> None:
+    def check_or_die(database: SQLite) -> None:
         nonlocal left
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         check_place(database)
 
-    Database.check_place = check_or_die  # type: ignore[assignment,method-assign]
+    SQLite.check_place = check_or_die  # type: ignore[assignment,method-assign]
 
 
 async def run(folder: Path) -> None:

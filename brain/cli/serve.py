@@ -41,7 +41,7 @@ from brain.server.event_stream import SHUTDOWN_SECONDS, UNREAD_HEARTBEATS
 from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
 from brain.settings import LOOPBACK, Settings
-from brain.store import open_store, path_of
+from brain.store import database_of, open_store
 from brain.telemetry.metrics import share
 from brain.telemetry.tracing import make_processor
 
@@ -214,7 +214,7 @@ class _Server(uvicorn.Server):
             return
         processes = state.engine.runs.processes
         assert processes is not None
-        self._path = state.socket_folder / f"{state.engine.store.process}.sock"
+        self._path = state.socket_folder / f"{state.engine.store.database.process}.sock"
         if len(os.fsencode(self._path)) > SOCKET_PATH_BYTES:
             log.warning("Other processes cannot forward requests to this one: %s is too long for a socket", self._path)
             return
@@ -246,7 +246,7 @@ def _temporary_folder() -> Iterator[Path]:
 
 def _socket_folder(settings: Settings, folder: Path) -> Path | None:
     """The directory of the sockets, if other processes can use the store, and the system has such sockets."""
-    return folder if hasattr(socket, "AF_UNIX") and path_of(settings.store) is not None else None
+    return folder if hasattr(socket, "AF_UNIX") and database_of(settings.store).is_shared else None
 
 
 # One process
@@ -524,10 +524,10 @@ def _describe_specialists(settings: Settings, engine: Engine) -> list[str]:
 def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -> None:
     """Print the URL, the models, the database and more lines."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    path = path_of(settings.store)
+    database = database_of(settings.store)
     lines = [f"Brain is running at http://{host}:{port}"]
     if settings.workers > 1:
-        caveat = "" if path else " (with BRAIN_STORE=memory:, each turn lives in one worker)"
+        caveat = "" if database.is_shared else " (with BRAIN_STORE=memory:, each turn lives in one worker)"
         lines.append(f"Workers: {settings.workers}{caveat}")
     if settings.host in ALL_ADDRESSES and not settings.hosts:
         lines.append("Warning: only localhost names are accepted. Set BRAIN_HOSTS to your public host name.")
@@ -542,7 +542,8 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
         problem = f": {one.problem}" if one.problem else f" Warning: {one.warning}" if one.warning else ""
         remedy = f" Try: {one.remedy}" if one.remedy else ""
         lines.append(f"{use}: {one.name} ({one.reason}){problem}{remedy}")
-    lines.append(f"Database: {path or 'in memory only; lost when the process ends (BRAIN_STORE=memory:)'}")
+    place = database.place if database.is_shared else "in memory only; lost when the process ends (BRAIN_STORE=memory:)"
+    lines.append(f"Database: {place}")
     if settings.archive is not None:
         lines.append(f"Archive: {settings.archive} (all turns are recorded, except private ones)")
     lines += more

@@ -42,7 +42,7 @@ class StoreVersion:
 
     async def version(self) -> int | None:
         """Return the version; None if the store is too busy to tell."""
-        version, read_at = self._store.known_version
+        version, read_at = self._store.database.known_version
         if time.monotonic() < read_at + VERSION_SECONDS:
             return version
         if self._asking is None:  # one query at a time, even if many turns wait for a busy store
@@ -53,7 +53,7 @@ class StoreVersion:
 
     async def _ask(self) -> int | None:
         try:
-            return await self._store.data_version()
+            return await self._store.database.data_version()
         except StoreError:
             return None
         finally:

@@ -116,7 +116,7 @@ class Engine:
         async with AsyncExitStack() as stack:
             self.store = await open_store(self.settings.store)
             stack.push_async_callback(self.store.close)
-            if self.store.path is not None:
+            if self.store.database.is_shared:
                 processes = Processes(self.store, self._window.messages, self._continue, self.runs.hand_over)
                 self.runs.processes = processes
                 stack.push_async_callback(processes.close)
@@ -406,7 +406,7 @@ class Engine:
         if history is not None and request.task is None:
             question.untrusted, question.private_data = history.untrusted, history.private_data
         conversation_id = request.conversation_id or (new_conversation_id() if history is None else history.id)
-        turn_id = new_turn_id(self.store.process)
+        turn_id = new_turn_id(self.store.database.process)
         question.answer_id, question.wire = to_answer_id(turn_id), protocol
         is_from_client = history is not None and request.task is None
         stored = None
@@ -459,7 +459,7 @@ class Engine:
             assistance=assistance,
             store=store,
             resumes_after=0 if request.task is not None else admitted.resumes_after,
-            checkpoint=None if stored is None or self.store.path is None else stored.checkpoint,
+            checkpoint=None if stored is None or not self.store.database.is_shared else stored.checkpoint,
             use_model=self._priority.background if is_background else self._priority.person,
             open_stream=open_stream if recorder is None else recorder.open_stream,
         )
@@ -519,7 +519,7 @@ class Engine:
 
     def _view_tasks(self, tasks: Tasks, request: TurnRequest, conversation_id: str | None) -> TaskView | None:
         """Return the user's tasks for specialists, if this process or another one runs them."""
-        if request.user is None or not (self._runs_tasks or self.store.path is not None):
+        if request.user is None or not (self._runs_tasks or self.store.database.is_shared):
             return None
         place = conversation_id if request.task is None else request.task.conversation_id
         return UserTasks(tasks, request.user, place, request.time_zone, request.task, private=request.private)

@@ -133,7 +133,7 @@ class Processes:
     @property
     def process(self) -> str:
         """The ID of this process."""
-        return self._store.process
+        return self._store.database.process
 
     @property
     def _has_all(self) -> bool:
@@ -152,7 +152,7 @@ class Processes:
 
     def clock(self) -> float:
         """Return the time of the store, in seconds since 1970."""
-        return self._store.clock()
+        return self._store.database.clock()
 
     def lost(self, process: str) -> asyncio.Event:
         """Return an event that is set when the lease of a process is over."""
@@ -291,7 +291,7 @@ class Processes:
         for one in tuple(self._running.values()):
             self._hand_over(one.run)
         self._waiting.clear()
-        self._store.process = new_process_id()
+        self._store.database.process = new_process_id()
         await self._join()
 
     async def _write(self) -> None:

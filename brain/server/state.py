@@ -97,7 +97,7 @@ class ServerState:
         loop, admission = asyncio.get_running_loop(), self.admission
         admission.measure(elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
         self.telemetry.metrics.set_lag(admission.lag)
-        written, self._written = self._written, self.engine.store.written
+        written, self._written = self._written, self.engine.store.database.written
         self.telemetry.metrics.count_written(self._written - written)
         self.telemetry.metrics.set_model_states(self.engine.model_states())  # a pause ends without a turn
         if admission.is_overloaded and self.make_protocol is not None:
@@ -131,7 +131,7 @@ class ServerState:
     async def _stop_turns(self) -> None:
         self.acceptor.close()
         await self.engine.drain()
-        self.engine.store.limit_waiting(SHUTDOWN_SECONDS)
+        self.engine.store.database.limit_waiting(SHUTDOWN_SECONDS)
         self.engine.tasks.notify()  # the readers of the channel end
         for run in self.engine.runs.running:
             run.stop("shutdown")

@@ -1,29 +1,32 @@
-"""The store of conversations, facts and memories, and its location from the setting STORE."""
+"""The store of conversations, facts and memories, and its database from the setting STORE."""
 
 from pathlib import Path
 
 import platformdirs
 
+from brain.store.database import Database
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 
 async def open_store(setting: str | None) -> Store:
     """Open the store that STORE names.
 
-    Args:
-        setting: `memory:`, `sqlite:` and the path of a file, or None for the file in the user's data directory.
-
     Raises:
-        StoreError: with the path of the file, and what to do.
+        StoreError: with the place of the database, and what to do.
     """
-    store = Store(path_of(setting))
+    store = Store(database_of(setting))
     await store.open()
     return store
 
 
-def path_of(setting: str | None) -> Path | None:
-    """The file that STORE names; None for memory."""
+def database_of(setting: str | None) -> Database:
+    """Return the database that STORE names, which is not opened.
+
+    Args:
+        setting: `memory:`, `sqlite:` and the path of a file, or None for the file in the user's data directory.
+    """
     kind, _, place = (setting or "sqlite:").partition(":")
     if kind == "memory":
-        return None
-    return Path(place).expanduser() if place else platformdirs.user_data_path("brain") / "brain.db"
+        return SQLite(None)
+    return SQLite(Path(place).expanduser() if place else platformdirs.user_data_path("brain") / "brain.db")

@@ -35,7 +35,6 @@ _IS_SHOWN = (
 
 _IS_LAPSED = f"CASE WHEN e.outcome = '' AND NOT {exchanges.IS_ALIVE} THEN 1 ELSE 0 END"
 """Whether exchange `e` was running in a process that has ended."""
-_MATCHING = full_text.matching("exchange_words")
 _CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sources, c.private"
 
 
@@ -145,9 +144,9 @@ def _search(tx: Tx, user: int, words: Sequence[str], page: tuple[int, int], limi
     first one.
     """
     prefixes = (exchanges.term_prefix(user),)
-    whole = [full_text.query(prefixes, word) for word in words]
-    begun = [*whole[:-1], full_text.query(prefixes, words[-1], is_prefix=True)]
-    for join in (full_text.all_of, full_text.any_of)[: len(words)]:
+    whole = [full_text.query(tx, prefixes, word) for word in words]
+    begun = [*whole[:-1], full_text.query(tx, prefixes, words[-1], is_prefix=True)]
+    for join in (tx.words.all_of, tx.words.any_of)[: len(words)]:
         match = join(begun)
         found = _search_newest(tx, user, join(whole), page, limit) or _search_all(tx, user, match, page, limit)
         if found or (page != FIRST_PAGE and _search_all(tx, user, match, FIRST_PAGE, 1)):
@@ -160,7 +159,7 @@ def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: 
 
     Returns nothing if the words are rare, or if too few of the newest conversations have them.
     """
-    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {_MATCHING} LIMIT ?) found"
+    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {tx.words.matching('exchange_words')} LIMIT ?) found"
     if tx.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
         return []
     newest = tx.execute(
@@ -168,7 +167,7 @@ def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: 
         "AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
         (user, *page, NEWEST_SEARCHED),
     )
-    newest_hit = f"SELECT max(key) FROM {_MATCHING} WHERE key BETWEEN ? AND ?"
+    newest_hit = f"SELECT max(key) FROM {tx.words.matching('exchange_words')} WHERE key BETWEEN ? AND ?"
     found = list[Any]()
     for row in newest:
         ((at,),) = tx.execute(newest_hit, (match, row[0] << EXCHANGES, exchanges.span(row[0])[1]))
@@ -181,8 +180,9 @@ def _search_newest(tx: Tx, user: int, match: str, page: tuple[int, int], limit: 
 
 def _search_all(tx: Tx, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
     """Search all conversations through the index."""
+    matching = tx.words.matching("exchange_words")
     return tx.execute(
-        f"WITH hit AS (SELECT key >> {EXCHANGES} AS conversation, max(key) AS at FROM {_MATCHING} GROUP BY 1) "
+        f"WITH hit AS (SELECT key >> {EXCHANGES} AS conversation, max(key) AS at FROM {matching} GROUP BY 1) "
         f"SELECT {_CONVERSATION}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
         f"WHERE c.account = ? AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) "
         "ORDER BY c.used DESC, c.key DESC LIMIT ?",

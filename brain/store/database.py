@@ -1,193 +1,144 @@
-"""A database with one writer thread and two reader threads. Waiting writes share one commit."""
+"""What the store needs of a database. Each engine is a subclass: `sqlite` and `postgresql`."""
 
 import asyncio
-import logging
 import math
-import os
-import shutil
-import sqlite3
-import sys
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import datetime
-from functools import partial
-from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from brain.errors import StoreError
 from brain.messages import new_process_id
-from brain.store import connection
-from brain.store.connection import (
-    DAMAGE,
-    REMEDIES,
-    SENTENCES,
-    UNWRITABLE,
-    as_store_errors,
-    code_of,
-    raise_store_error,
-    transaction,
-)
-from brain.store.rows import MIB, SECOND, moment
+from brain.store.rows import SECOND, moment
 from brain.store.tx import Tx
 
-MIN_FREE_BYTES = MIB
-"""With less free space on its disk, a file counts as full."""
-PROBE_BYTES = 65_536
-PROBE_SECONDS = 5.0
-PROBE_PERIOD_SECONDS = 1.0
-MIN_BUSY_PAUSE, MAX_BUSY_PAUSE = 0.0003, 0.02
-"""Seconds between attempts to write while another process is writing; they grow."""
 MAX_STEP_PAUSE = 0.1
 """Maximum pause between two steps of `write_in_steps`, in seconds."""
-MAX_GROUP = 64
-"""Maximum number of writes per transaction."""
-MAX_READS = 2
-"""Maximum number of waiting reads per user."""
-
-_WRITES, _READS, _SEARCHES = range(3)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Work = Callable[[Tx], T]
 
-log = logging.getLogger("brain")
 
+class Database(ABC):
+    """A database. Open it once and close it once.
 
-class _Write(NamedTuple):
-    """A write that waits for the writer thread; `until` limits its wait for other processes."""
-
-    work: Work[Any]
-    is_durable: bool
-    is_alone: bool
-    until: float
-    future: "asyncio.Future[Any]"
-
-
-class _TransactionUndone(Exception):
-    """SQLite rolled back the whole transaction, as it does when the disk is full."""
-
-
-class SQLiteTx:
-    """A transaction of SQLite: see `Tx`."""
-
-    __slots__ = ("_database", "execute", "executemany", "now", "process", "uptime")
-
-    def __init__(self, db: sqlite3.Connection, database: "Database") -> None:
-        self.execute = db.execute
-        self.executemany = db.executemany
-        self.process = database.process
-        self.now = round(database.clock() * SECOND)
-        self.uptime = round(database.uptime() * SECOND)
-        self._database = database
-
-    def count(self, *written: str | bytes) -> None:
-        self._database.written += sum(map(len, written))
-
-
-class Database:
-    """A database file, or a database in memory. Open it once and close it once.
+    A function that is called with a string first, mostly the name of a user, may run beside those of others, but not
+    beside another one that writes with the same string. One that writes without runs alone.
 
     Args:
-        path: None for memory.
         clock: Returns seconds since 1970.
-        uptime: Returns seconds on the clock of the machine.
+        uptime: Returns seconds on a monotonic clock that all processes of the database share.
 
     Attributes:
+        place: What people call it: the path, or the URL without a password.
+        is_shared: Whether other processes can use it.
         process: The ID of this process.
         written: Characters of exchanges and tasks, and bytes of files, that were written.
         known_version: The last known `data_version`, and when it was read, on the `time.monotonic` clock.
+        on_change: Called in the event loop when another process has written, if the engine announces that.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        *,
-        clock: Callable[[], float] = time.time,
-        uptime: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.path = path
+    place: str
+    is_shared: bool
+
+    def __init__(self, clock: Callable[[], float], uptime: Callable[[], float]) -> None:
         self.clock = clock
         self.uptime = uptime
         self.process = new_process_id()
         self.written = 0
         self.known_version = 0, -math.inf
-        self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
-        self._connections: list[sqlite3.Connection] = []  # one per thread; in memory, only the first
-        self._reads: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
-        self._waiting: deque[_Write] = deque()
-        self._closing = ExitStack()
-        self._give_up_at = math.inf
-        self._file: os.stat_result | None = None
-        self._wal: int | None = None
-        self._is_damaged = False
-        self._is_unwritable = False
-        self._probed_at = -math.inf
+        self.on_change: Callable[[], None] = lambda: None
 
-    async def open_file(self, take_over: Work[None]) -> None:
+    @abstractmethod
+    async def open(self, take_over: Work[None]) -> None:
         """Open the database and bring its tables up to date.
 
         Args:
-            take_over: called if no other process has the file open.
+            take_over: Called if no other process uses the database.
 
         Raises:
-            StoreError: with the path and the remedy.
+            StoreError: With the place and the remedy.
         """
-        await self._run(_WRITES, partial(self._open, take_over))
 
-    async def close_file(self) -> None:
+    @abstractmethod
+    async def close(self) -> None:
         """Close the database after all submitted work."""
-        for thread in (_READS, _SEARCHES):
-            await self._run(thread, lambda: None)
-        await self._run(_WRITES, self._closing.close)
-        for executor in self._threads:
-            executor.shutdown()
 
-    def now(self) -> datetime:
-        """Return the time by the clock of the store."""
-        return moment(round(self.clock() * SECOND))
+    @abstractmethod
+    def exists(self) -> bool:
+        """Return whether opening it would create no new file."""
 
+    @abstractmethod
     async def data_version(self) -> int:
         """Return a number that changes when another process commits a write."""
-        return await self.run_outside(self._read_version)
 
-    def _read_version(self, db: sqlite3.Connection) -> int:
-        read_at = time.monotonic()
-        ((version,),) = db.execute("PRAGMA data_version")
-        self.known_version = int(version), read_at
-        return int(version)
-
-    def limit_waiting(self, seconds: float) -> None:
-        """Limit the wait for other processes that write, from now on."""
-        self._give_up_at = min(self._give_up_at, time.monotonic() + seconds)
-
-    def submit(self, work: Work[T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":
+    @abstractmethod
+    def submit(
+        self, work: Work[T], owner: str | None = None, *, durable: bool = True, alone: bool = False
+    ) -> "asyncio.Future[T]":
         """Queue a write; it is done even if the caller stops waiting.
 
-        Waiting writes run in one transaction, each in its own savepoint, so that turns that end together share one
-        commit.
-
         Args:
-            durable: sync the write to disk. Without it, the write survives a crash of the process, but not of the
+            owner: Runs beside the writes of others, but not beside one with the same owner; without one, alone.
+            durable: Sync the write to disk. Without it, the write survives a crash of the process, but not of the
                 machine.
-            alone: use a separate transaction, because the work cannot be repeated.
+            alone: Use a separate transaction, because the work cannot be repeated.
         """
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        until = time.monotonic() + connection.BUSY_SECONDS
-        self._waiting.append(_Write(work, durable, alone, until, future))
-        self._threads[_WRITES].submit(self._write_waiting)
-        return future
+
+    @abstractmethod
+    async def run_read(self, work: Work[T], owner: str | None, *, slow: bool) -> T:
+        """Read in one consistent snapshot. No turn waits for a slow one."""
+
+    @abstractmethod
+    def walk(
+        self, function: Callable[Concatenate[Tx, P], Iterator[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[T, None]:
+        """Iterate over what a function finds in one consistent snapshot, while others read and write."""
+
+    @abstractmethod
+    async def find_problem(self) -> str | None:
+        """Return why the database cannot be read or written, without its place; None if it can."""
+
+    @abstractmethod
+    async def diagnose(self) -> tuple[str | None, str]:
+        """Return what is wrong, for operators, or None; and a description such as the size.
+
+        Raises:
+            StoreError: The database cannot be read or written.
+        """
+
+    @abstractmethod
+    def limit_waiting(self, seconds: float) -> None:
+        """Limit the wait for other processes that write, from now on."""
+
+    @abstractmethod
+    async def sweep(self, until: float) -> None:
+        """Remove traces of deleted rows that cost others little, until this time of `time.monotonic`.
+
+        Raises:
+            StoreError: They cannot be removed now.
+        """
+
+    @abstractmethod
+    async def scrub(self) -> None:
+        """Remove all traces of deleted rows, which may block all writers.
+
+        Raises:
+            StoreError: Traces are left.
+        """
+
+    def now(self) -> datetime:
+        """Return the time by the clock of the database."""
+        return moment(round(self.clock() * SECOND))
 
     async def write(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function that writes, in a transaction. If it raises, nothing has changed.
 
         Raises:
-            StoreError: the write failed.
+            StoreError: The write failed.
         """
-        return await asyncio.shield(self.submit(lambda tx: function(tx, *args, **kwargs)))
+        return await asyncio.shield(self.submit(lambda tx: function(tx, *args, **kwargs), _owner(args)))
 
     async def write_unsynced(
         self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
@@ -195,23 +146,25 @@ class Database:
         """Call a function as `write` does. What it writes survives a crash of the process, but not of the machine.
 
         Raises:
-            StoreError: the write failed.
+            StoreError: The write failed.
         """
-        return await asyncio.shield(self.submit(lambda tx: function(tx, *args, **kwargs), durable=False))
+        work: Work[T] = lambda tx: function(tx, *args, **kwargs)  # noqa: E731 - it has a type
+        return await asyncio.shield(self.submit(work, _owner(args), durable=False))
 
-    async def write_in_steps(self, step: Work[bool], *, until: float = math.inf) -> None:
+    async def write_in_steps(self, step: Work[bool], owner: str | None = None, *, until: float = math.inf) -> None:
         """Write in small transactions, with pauses for other writers.
 
         Args:
-            step: repeated while it returns true.
-            until: start no step after this time of `time.monotonic`.
+            step: Repeated while it returns true.
+            owner: As for `submit`.
+            until: Start no step after this time of `time.monotonic`.
 
         Raises:
-            StoreError: a step failed; earlier steps stay.
+            StoreError: A step failed; earlier steps stay.
         """
         has_more = True
         while has_more and (started := time.monotonic()) < until:
-            writing = self.submit(step, durable=False, alone=True)
+            writing = self.submit(step, owner, durable=False, alone=True)
             try:
                 has_more = await asyncio.shield(writing)
             except asyncio.CancelledError:
@@ -224,249 +177,19 @@ class Database:
         """Call a function that reads, in one consistent snapshot.
 
         Raises:
-            StoreError: the read failed.
+            StoreError: The read failed.
         """
-        return await self._read(_READS, lambda tx: function(tx, *args, **kwargs), args[0] if args else None)
+        return await self.run_read(lambda tx: function(tx, *args, **kwargs), _owner(args), slow=False)
 
     async def search(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function as `read` does, but one that may be slow: no turn waits for it.
 
         Raises:
-            StoreError: the read failed.
+            StoreError: The read failed.
         """
-        return await self._read(_SEARCHES, lambda tx: function(tx, *args, **kwargs), args[0] if args else None)
-
-    async def _read(self, thread: int, work: Work[T], user: object) -> T:
-        """Read in a thread. A user whose reads wait does not make others wait."""
-        thread = min(thread, len(self._connections) - 1)
-        db = self._connections[thread]
-
-        def read() -> T:
-            with self._noting(), transaction(db, "BEGIN"):
-                return work(SQLiteTx(db, self))
-
-        if not isinstance(user, str):
-            return await self._run(thread, read)
-        async with self._reads.setdefault((user, thread), asyncio.Semaphore(MAX_READS)):
-            return await self._run(thread, read)
-
-    async def walk(
-        self, function: Callable[Concatenate[Tx, P], Iterator[T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncGenerator[T, None]:
-        """Iterate over what a function finds in one consistent snapshot, while others read and write."""
-        if self.path is None:
-            for one in await self.read(lambda tx: list(function(tx, *args, **kwargs))):
-                yield one
-            return
-        found = self._walk(self.path, lambda tx: function(tx, *args, **kwargs))
-        thread = ThreadPoolExecutor(1, "brain-store-walks")
-        try:
-            while (one := await _run_in(thread, partial(next, found, None))) is not None:
-                yield one
-        finally:
-            thread.submit(found.close)  # after its current step
-            thread.shutdown(wait=False)
-
-    async def run_outside(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run work in the writer thread outside a transaction."""
-
-        def run() -> T:
-            with self._noting(writes=True):
-                db = self._connections[_WRITES]
-                _set_busy_timeout(db, connection.BUSY_SECONDS)
-                try:
-                    return work(db)
-                finally:
-                    _set_busy_timeout(db, 0)
-
-        return await asyncio.shield(self._run(_WRITES, run))
-
-    def check_place(self) -> None:
-        """Check that the file is still at its path. Writes to a deleted file would be lost.
-
-        Raises:
-            StoreError: the file was deleted or moved.
-        """
-        if self.path is None or self._file is None:
-            return
-        try:
-            is_there = os.path.samestat(self.path.stat(), self._file)
-        except OSError:
-            is_there = False
-        if not is_there:
-            raise StoreError("The database file was deleted or moved while in use. Restart Brain.")
-
-    async def find_problem(self) -> str | None:
-        """Return why the file cannot be read or written, without its path; None if it can.
-
-        After a failed write, it writes several pages, since a small write may succeed on a nearly full disk.
-        """
-        if self.path is None:
-            return None
-        try:
-            self.check_place()
-            if self._is_damaged:
-                return SENTENCES[sqlite3.SQLITE_CORRUPT]
-            if shutil.disk_usage(self.path.parent).free < MIN_FREE_BYTES:
-                return SENTENCES[sqlite3.SQLITE_FULL]
-            if self._is_unwritable or time.monotonic() - self._probed_at >= PROBE_PERIOD_SECONDS:
-                self._probed_at = time.monotonic()
-                async with asyncio.timeout(PROBE_SECONDS):
-                    await self.write_unsynced(_write_pages if self._is_unwritable else _write_page)
-        except StoreError as error:
-            return error.message
-        except TimeoutError:  # earlier writes in the queue may still succeed
-            return SENTENCES[sqlite3.SQLITE_IOERR] if self._is_unwritable else None
-        return None
-
-    def _open(self, take_over: Work[None]) -> None:
-        with ExitStack() as stack:
-            self._connections = [connection.open_writer(self.path, stack, lambda db: take_over(SQLiteTx(db, self)))]
-            # SQLite's own waits grow to 100 ms, but other writers need only a few; see `_begin`
-            _set_busy_timeout(self._connections[_WRITES], 0)
-            if self.path is not None:
-                self._connections += [connection.open_reader(self.path, stack) for _ in (_READS, _SEARCHES)]
-                self._file = self.path.stat()
-                self._wal = _open_wal(self.path, stack)
-            self._connections[_WRITES].execute("PRAGMA synchronous = NORMAL")  # `_sync` does the rest
-            self._closing = stack.pop_all()
-
-    def _walk(self, path: Path, begin: Work[Iterator[T]]) -> Generator[T]:
-        with as_store_errors(), closing(connection.connect(path)) as db, transaction(db, "BEGIN"):
-            yield from begin(SQLiteTx(db, self))
-
-    def _run(self, thread: int, function: Callable[[], T]) -> "asyncio.Future[T]":
-        return _run_in(self._threads[thread], function)
-
-    @contextmanager
-    def _noting(self, *, writes: bool = False) -> Iterator[None]:
-        """Raise SQLite's errors as `StoreError`. Log the first one that shows a damaged or unwritable file."""
-        try:
-            yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            code = code_of(error) if self.path is not None else sqlite3.SQLITE_OK
-            if code in DAMAGE and not self._is_damaged:
-                self._is_damaged = True
-                log.error("%s %s", self.path, REMEDIES[sqlite3.SQLITE_CORRUPT])  # noqa: TRY400
-            elif writes and code in UNWRITABLE and not self._is_unwritable:
-                self._is_unwritable = True
-                log.error("%s %s", self.path, REMEDIES[code])  # noqa: TRY400
-            raise_store_error(error)
-        if writes and self._is_unwritable:
-            self._is_unwritable = False
-            log.info("%s is writable again", self.path)
-
-    def _write_waiting(self) -> None:
-        """Write a group of waiting writes and deliver their outcomes. It is called once per submitted write."""
-        group: list[_Write] = []
-        while self._waiting and len(group) < MAX_GROUP:
-            if group and (group[0].is_alone or self._waiting[0].is_alone):
-                break
-            group.append(self._waiting.popleft())
-        if group:
-            outcomes = self._write(group)
-            group[0].future.get_loop().call_soon_threadsafe(_deliver, group, outcomes)
-
-    def _write(self, group: Sequence[_Write]) -> Sequence[Any]:
-        """Return the result or exception of each write. If one rolls back the group, each is retried by itself."""
-        try:
-            with self._noting(writes=True):
-                db = self._connections[_WRITES]
-                self.check_place()
-                is_durable = any(one.is_durable for one in group)
-                if self.path is not None and self._wal is None:
-                    db.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
-                self._begin(db, max(one.until for one in group))
-                with transaction(db, begin=None):
-                    if len(group) == 1:
-                        outcomes = [group[0].work(SQLiteTx(db, self))]
-                    else:
-                        outcomes = [self._write_in_savepoint(db, one.work) for one in group]
-                if is_durable and self._wal is not None:
-                    _sync(self._wal)
-                self._read_version(db)
-                return outcomes
-        except _TransactionUndone:
-            return [outcome for one in group for outcome in self._write([one])]
-        except BaseException as error:  # noqa: BLE001 - the waiting caller raises it
-            return [error] * len(group)
-
-    def _write_in_savepoint(self, db: sqlite3.Connection, work: Work[Any]) -> Any:
-        """Return the result of the work, or the error for which it was rolled back."""
-        db.execute("SAVEPOINT work")
-        try:
-            with as_store_errors():
-                outcome = work(SQLiteTx(db, self))
-        except Exception as error:
-            if not db.in_transaction:
-                raise _TransactionUndone from error
-            db.execute("ROLLBACK TO work")
-            outcome = error
-        db.execute("RELEASE work")
-        return outcome
-
-    def _begin(self, db: sqlite3.Connection, until: float) -> None:
-        """Begin a write transaction, waiting for other processes until then."""
-        pause = MIN_BUSY_PAUSE
-        while True:
-            try:
-                db.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= min(until, self._give_up_at):
-                    raise
-            else:
-                return
-            time.sleep(pause)
-            pause = min(pause * 1.2, MAX_BUSY_PAUSE)
+        return await self.run_read(lambda tx: function(tx, *args, **kwargs), _owner(args), slow=True)
 
 
-def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
-    for one, outcome in zip(group, outcomes, strict=True):
-        if isinstance(outcome, BaseException):
-            one.future.set_exception(outcome)
-        else:
-            one.future.set_result(outcome)
-
-
-def _run_in(thread: ThreadPoolExecutor, function: Callable[[], T]) -> "asyncio.Future[T]":
-    return asyncio.get_running_loop().run_in_executor(thread, function)
-
-
-def _open_wal(path: Path, stack: ExitStack) -> int | None:
-    """Open the write-ahead log for `_sync`; None if the platform does not allow it.
-
-    SQLite can sync the log itself, but holds the write lock while it does, so that other processes wait for the disk.
-    """
-    if sys.platform == "win32":
-        return None
-    try:
-        wal = os.open(f"{path}-wal", os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    stack.callback(os.close, wal)
-    return wal
-
-
-def _set_busy_timeout(db: sqlite3.Connection, seconds: float) -> None:
-    db.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
-
-
-def _sync(wal: int) -> None:
-    try:
-        getattr(os, "fdatasync", os.fsync)(wal)
-    except OSError as error:
-        failure = sqlite3.OperationalError(str(error))
-        failure.sqlite_errorcode = sqlite3.SQLITE_IOERR
-        failure.sqlite_errorname = "SQLITE_IOERR_FSYNC"
-        raise failure from None
-
-
-def _write_page(tx: Tx) -> None:
-    ((version,),) = tx.execute("PRAGMA user_version")
-    tx.execute(f"PRAGMA user_version = {version}")
-
-
-def _write_pages(tx: Tx) -> None:
-    tx.execute("CREATE TABLE probe (room BLOB)")
-    tx.execute("INSERT INTO probe VALUES (zeroblob(?))", (PROBE_BYTES,))
-    tx.execute("DROP TABLE probe")
+def _owner(args: tuple[Any, ...]) -> str | None:
+    """Return whose data a function uses: its first argument, if that is a string."""
+    return args[0] if args and isinstance(args[0], str) else None

@@ -1,23 +1,18 @@
-"""The full-text indexes: turns texts and searches into terms, and stores and finds them with SQLite's FTS5.
+"""The full-text indexes: turns texts and searches into terms, which the engines store and find (see `FullText`).
 
 Each term begins with the number of its user and a letter for the kind: conversation, fact or memory. So no search can
 read, count or skip terms of another user.
 
 Terms consist of `a` to `z` and digits. SQLite and Python disagree about other letters, and a character that SQLite
 takes for a space would end the term: the rest could then pose as a term of another user.
-
-Another engine needs its own form of `put`, `matching`, `newest`, `query`, `all_of` and `any_of`, and of no other query.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator
 
-from brain.store.tx import Tx
+from brain.store.tx import Index, Tx
 
-Index = Literal["exchange_words", "item_words"]
-"""An index has one text of terms per key; triggers delete those of deleted rows."""
 MAX_WORDS = 40
 WORD_LENGTH = 64
 INDEXED_LENGTH = 100_000
@@ -77,40 +72,22 @@ def stem(word: str) -> str:
 
 def put(tx: Tx, index: Index, key: int, owner: str, *texts: str) -> None:
     """Index the words of texts for their owner, replacing those of the same key."""
-    terms = " ".join(index_terms(owner, text) for text in texts)
-    tx.execute(f"INSERT OR REPLACE INTO {index} (rowid, words) VALUES (?, ?)", (key, terms))
-
-
-def matching(index: Index) -> str:
-    """Return the subquery for the column `key` of what matches its one value, a query."""
-    return f"(SELECT rowid AS key FROM {index} WHERE {index} MATCH ?) matching"
+    tx.words.put(tx, index, key, " ".join(index_terms(owner, text) for text in texts))
 
 
 def newest(tx: Tx, index: Index, query: str, limit: int) -> frozenset[int]:
     """Return the greatest keys of what matches a query."""
-    found = f"SELECT rowid FROM {index} WHERE {index} MATCH ? ORDER BY rowid DESC LIMIT ?"
-    ((keys,),) = tx.execute(f"SELECT group_concat(rowid) FROM ({found})", (query, limit))
-    return frozenset(map(int, keys.split(","))) if keys else frozenset()
+    found = tx.execute(f"SELECT key FROM {tx.words.matching(index)} ORDER BY key DESC LIMIT ?", (query, limit))
+    return frozenset(key for (key,) in found.fetchall())
 
 
-def query(owners: Iterable[str], word: str, *, is_prefix: bool = False) -> str:
+def query(tx: Tx, owners: Iterable[str], word: str, *, is_prefix: bool = False) -> str:
     """Return the query for one word of any of these owners; a phrase if each of its characters is a term.
 
     Args:
         is_prefix: whether words that begin with it match, too.
     """
-    phrases = (f'"{" ".join(_terms(owner, word))}"' for owner in owners)
-    return " OR ".join(f"{phrase}{'*' if is_prefix else ''}" for phrase in phrases)
-
-
-def all_of(queries: Sequence[str]) -> str:
-    """Return the query for texts that match all of these."""
-    return " AND ".join(queries)
-
-
-def any_of(queries: Sequence[str]) -> str:
-    """Return the query for texts that match any of these."""
-    return " OR ".join(queries)
+    return tx.words.any_of([tx.words.query(" ".join(_terms(owner, word)), is_prefix=is_prefix) for owner in owners])
 
 
 # terms

@@ -152,11 +152,11 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
         words = _rarest(tx, prefixes, words)
     hits = list[tuple[frozenset[int], float]]()
     for word in words:
-        exact = full_text.newest(tx, "item_words", full_text.query(prefixes, word), MAX_HITS)
+        exact = full_text.newest(tx, "item_words", full_text.query(tx, prefixes, word), MAX_HITS)
         hits.append((exact, 1.0))
         stem = full_text.stem(word)
         if stem != word and len(exact) < MAX_HITS:
-            query = full_text.query(prefixes, stem, is_prefix=True)
+            query = full_text.query(tx, prefixes, stem, is_prefix=True)
             begun = full_text.newest(tx, "item_words", query, MAX_HITS)  # also of an import that has not ended
             hits.append((begun - exact, PREFIX_SHARE))
     weights: dict[int, float] = {}
@@ -178,15 +178,15 @@ def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> l
 def _rarest(tx: Tx, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
     """Return the words with the fewest matches, but at least one."""
 
-    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {full_text.matching('item_words')} LIMIT ?) found"
+    frequent = f"SELECT count(*) FROM (SELECT 1 FROM {tx.words.matching('item_words')} LIMIT ?) found"
 
     def count(match: str) -> int:
         return int(tx.execute(frequent, (match, 2 * MAX_HITS)).fetchone()[0])
 
     counts = {}
     for word in words:
-        found = count(full_text.query(prefixes, word))
-        counts[word] = found or count(full_text.query(prefixes, full_text.stem(word), is_prefix=True))
+        found = count(full_text.query(tx, prefixes, word))
+        counts[word] = found or count(full_text.query(tx, prefixes, full_text.stem(word), is_prefix=True))
     return nsmallest(MAX_WORDS, (word for word in words if counts[word]), key=counts.__getitem__)
 
 

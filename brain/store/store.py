@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 
@@ -14,17 +14,7 @@ import msgspec
 
 from brain.errors import BadRequest, StoreError
 from brain.messages import Attachment, Exchange, History
-from brain.store import (
-    conversations,
-    exchanges,
-    processes,
-    tasks,
-    transfer,
-    turns,
-    users,
-    vacuum,
-    vectors,
-)
+from brain.store import conversations, deletion, exchanges, processes, tasks, transfer, turns, vectors
 from brain.store.conversations import Conversation
 from brain.store.database import Database
 from brain.store.tasks import ReportEnd, RunEnd
@@ -37,6 +27,9 @@ CLOSE_SECONDS = 5.0
 """How long closing waits for other processes that write, in seconds."""
 MAINTAIN_SECONDS = 5.0
 """How often new answers are added to the search index (a search adds them, too), and lost writes are repeated."""
+SWEEP_SECONDS = 5.0
+REST = 20
+"""Pause between sweeps, as a multiple of the last sweep's duration: merging a large index rewrites all of it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,30 +87,22 @@ class DeferredStore:
             return cast("T", undone.result)
 
 
-class Store(Database):
+class Store:
     """Conversations, facts, memories and tasks of all users.
 
     `read`, `search` and `write` call the functions of this package, none of which reads, counts or searches data of
-    another user. What needs more than one transaction is a method here. Several processes may use one file.
-
-    Args:
-        path: None for memory, where the least recently used conversations make room for new ones.
-        clock: returns seconds since 1970.
-        uptime: returns seconds on the clock of the machine.
+    another user. What needs more than one transaction is a method here. Several processes may use one database.
 
     Attributes:
-        signs: the signs of vectors, for `vectors.search`.
+        signs: The signs of vectors, for `vectors.search`.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        *,
-        clock: Callable[[], float] = time.time,
-        uptime: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(path, clock=clock, uptime=uptime)
-        self._unwritten = UnwrittenAnswers(self)
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.read, self.search = database.read, database.search
+        self.write, self.write_unsynced = database.write, database.write_unsynced
+        self.now = database.now
+        self._unwritten = UnwrittenAnswers(database)
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: set[asyncio.Task[None]] = set()
         self.signs = vectors.SignCache()
@@ -126,29 +111,23 @@ class Store(Database):
         """Open the store.
 
         Raises:
-            StoreError: with the path of the file and the remedy.
+            StoreError: With the place of the database and the remedy.
         """
-        await self.open_file(_take_over)
-        work = [self._maintain_forever(), vacuum.sweep_forever(self)]
+        await self.database.open(_take_over)
+        work = [self._maintain_forever(), self._sweep_forever()]
         self._tasks = [asyncio.create_task(one, name="maintenance") for one in work]
 
     async def close(self) -> None:
         """Close the store after pending work, which waits for other processes only for a few seconds."""
-        self.limit_waiting(CLOSE_SECONDS)
+        self.database.limit_waiting(CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._dropping)
         await self._unwritten.close()
-        if self.path is not None:
-            await vacuum.sweep(self, CLOSING_SECONDS)
-        await self.close_file()
-
-    def submit(self, work: Callable[[Tx], T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":
-        """Queue a write as `Database` does; in memory, old conversations make room for what it adds."""
-        if self.path is None:
-            work = partial(_write_in_memory, work)
-        return super().submit(work, durable=durable, alone=alone)
+        if self.database.is_shared:
+            await self.sweep(CLOSING_SECONDS)
+        await self.database.close()
 
     # turns
 
@@ -177,7 +156,7 @@ class Store(Database):
             files=files,
             options=options,
         )
-        beginning = self.submit(write, durable=False)
+        beginning = self.database.submit(write, user, durable=False)
         try:
             history, earlier_files = await asyncio.shield(beginning)
             if earlier_files:
@@ -268,14 +247,45 @@ class Store(Database):
             with suppress(StoreError):  # was logged
                 await self._unwritten.write_again()
             try:
-                self.check_place()
                 await self._index_words()
             except StoreError as error:
                 log.warning("answers cannot be added to the search index: %s", error)
 
     async def _index_words(self) -> None:
         if await self.search(exchanges.has_unindexed):
-            await self.write_in_steps(exchanges.index_some)
+            await self.database.write_in_steps(exchanges.index_some)
+
+    async def _sweep_forever(self) -> None:
+        """Sweep every few seconds."""
+        pause = SWEEP_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            started = time.monotonic()
+            await self.sweep()
+            pause = max(SWEEP_SECONDS, REST * (time.monotonic() - started))
+
+    async def sweep(self, seconds: float = math.inf) -> None:
+        """Remove deleted rows and their traces.
+
+        Args:
+            seconds: Time limit; the next sweep continues.
+        """
+        until = time.monotonic() + seconds
+        try:
+            if await self.read(deletion.has_rows_to_remove):
+                await self._remove(until=until)
+            await self.database.sweep(until)
+        except StoreError as error:
+            log.warning("traces of deleted data cannot be removed: %s", error)
+
+    async def _remove(self, conversation: int | None = None, until: float = math.inf) -> None:
+        """Remove the rows of a deleted conversation, or all deleted rows, which no other write needs.
+
+        Raises:
+            StoreError: The rows cannot be removed now.
+        """
+        step = partial(deletion.remove_some, conversation=conversation)
+        await self.database.write_in_steps(step, "deleted rows", until=until)
 
     async def delete(self, user: str, conversation_id: str) -> bool:
         """Delete a conversation with its files and summary; return whether it existed. Facts stay.
@@ -293,7 +303,7 @@ class Store(Database):
 
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
         """Yield all data of the user as JSON records from one snapshot; `import_user` reads them."""
-        async with aclosing(self.walk(transfer.export, user)) as pieces:
+        async with aclosing(self.database.walk(transfer.export, user)) as pieces:
             async for piece in pieces:
                 for record in piece:
                     yield record
@@ -312,7 +322,7 @@ class Store(Database):
             new = transfer.Import(user, spooled, sanitizer)
             import_key = await self.write_unsynced(new.begin)
             try:
-                await self.write_in_steps(new.insert_some)
+                await self.database.write_in_steps(new.insert_some, user)
                 counts = await self.write(new.end)
             except BaseException as error:
                 with suppress(StoreError):  # its lease ends soon
@@ -331,33 +341,27 @@ class Store(Database):
             StoreError: the rows cannot be removed now; they are removed later.
         """
         counts = await self.write(conversations.delete_user, user)
-        await vacuum.remove(self)
+        await self._remove()
         return counts
 
     async def scrub(self) -> None:
-        """Remove traces of deleted data by rewriting the file, which blocks all writers.
+        """Remove all traces of deleted data, which blocks all writers.
 
         Raises:
-            StoreError: traces are left, because the disk is full or the file is in use.
+            StoreError: Traces are left, because the disk is full or the database is in use.
         """
-        if self.path is not None:
-            await vacuum.scrub(self)
+        await self._remove()
+        await self.database.scrub()
 
     async def _remove_deleted(self, conversation: int | None = None) -> None:
         try:
-            await vacuum.remove(self, conversation=conversation)
+            await self._remove(conversation)
         except StoreError as error:
             log.warning("deleted rows will be removed later: %s", error)
 
 
-def _write_in_memory(work: Callable[[Tx], T], tx: Tx) -> T:
-    result = work(tx)
-    users.keep_within_memory(tx)
-    return result
-
-
 def _take_over(tx: Tx) -> None:
-    """Clean up after processes that ended: no other process has the file open."""
+    """Clean up after processes that ended: no other process uses the database."""
     processes.remove_all(tx)
     has_more = True
     while has_more:

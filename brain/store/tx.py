@@ -5,7 +5,10 @@ transaction.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
+
+Index = Literal["exchange_words", "item_words"]
+"""A full-text index has one text of terms per key."""
 
 Values = Sequence[Any] | Mapping[str, Any]
 
@@ -23,15 +26,40 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
+class FullText(Protocol):
+    """The full-text indexes of an engine. Terms consist of `a` to `z` and digits; see `full_text.py`."""
+
+    def put(self, tx: "Tx", index: Index, key: int, terms: str, /) -> None:
+        """Index terms, replacing those of the same key."""
+
+    def remove(self, tx: "Tx", index: Index, key: int, /) -> None:
+        """Remove the terms of a key."""
+
+    def matching(self, index: Index, /) -> str:
+        """Return the subquery for the column `key` of what matches its one value, a query."""
+
+    def query(self, term: str, /, *, is_prefix: bool = False) -> str:
+        """Return the query for a term, or for all that begin with it."""
+
+    def all_of(self, queries: Sequence[str], /) -> str:
+        """Return the query for texts that match all of these."""
+
+    def any_of(self, queries: Sequence[str], /) -> str:
+        """Return the query for texts that match any of these."""
+
+
 class Tx(Protocol):
     """One transaction, which ends with the function that gets it.
 
     Attributes:
+        words: The full-text indexes.
         now: The time, in microseconds since 1970: the same for the whole transaction.
         uptime: The time in microseconds on a monotonic clock that all processes of the store share.
         process: The ID of this process.
     """
 
+    @property
+    def words(self) -> FullText: ...
     @property
     def now(self) -> int: ...
     @property

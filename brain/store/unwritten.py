@@ -44,7 +44,7 @@ class UnwrittenAnswers:
             StoreError: it failed.
         """
         try:
-            await self._database.write(write)
+            await asyncio.shield(self._database.submit(write, history.user))
         except StoreError as error:
             if error.may_pass:
                 size = len(rows.encode(answer))
@@ -63,7 +63,7 @@ class UnwrittenAnswers:
             if conversation not in (None, (one.history.user, one.history.id)):
                 continue
             try:
-                await self._database.write(one.write)
+                await asyncio.shield(self._database.submit(one.write, one.history.user))
             except StoreError as error:
                 if error.may_pass:
                     raise

@@ -28,6 +28,7 @@ from brain.models.embedder import Embedder
 from brain.models.model import Model, PassRequest
 from brain.settings import Settings
 from brain.store import items, vectors
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 HERE = Path(__file__).parent
@@ -162,7 +163,7 @@ async def _measure(name: str, row: str, model: Prepared | None, others: int, tab
     found = _read(name)
     questions, now = _questions(name), datetime.fromisoformat(found["now"])
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "bench.db")
+        store = Store(SQLite(Path(folder) / "bench.db"))
         await store.open()
         try:
             for item in (*_others(others, now), *_items(found)):

@@ -27,6 +27,7 @@ from tables import Table, quantile
 from brain.runtime import import_sanitizer
 from brain.server import auth
 from brain.server.auth import KeyStore
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 FACTS = (10, 1_000, 30_000)
@@ -190,7 +191,7 @@ def recall(folder: Path) -> Table:
 
 
 async def _filled(folder: Path, records: Iterable[dict[str, Any]]) -> Store:
-    store = Store(folder / "brain.db")
+    store = Store(SQLite(folder / "brain.db"))
     await store.open()
     await store.import_user("ada", records, import_sanitizer)
     return store

@@ -18,7 +18,8 @@ from typing import Any
 
 from brain.messages import Exchange, Kind, Text
 from brain.runtime import import_sanitizer
-from brain.store import conversations, items, vacuum, vectors
+from brain.store import conversations, items, vectors
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 from brain.store.vectors import ItemEmbedding, Query
 
@@ -57,7 +58,7 @@ def records(messages: int, facts: int) -> Iterator[dict[str, Any]]:
 async def main(messages: int = 100_000, facts: int = 10_000) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.db"
-        store = Store(path)
+        store = Store(SQLite(path))
         await store.open()
         began = time.perf_counter()
         for user in ("ada", "eve"):
@@ -74,7 +75,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         await measure(store)
         say(f"{path.stat().st_size / 1e6:.0f} MB")
         await timed("a conversation deleted", store.delete("ada", "c1"))
-        await timed("its traces swept", vacuum.sweep(store))
+        await timed("its traces swept", store.sweep())
         await timed("one user forgotten", store.forget("eve"))
         await timed("the file scrubbed", store.scrub())
         say(f"{path.stat().st_size / 1e6:.0f} MB")

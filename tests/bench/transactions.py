@@ -21,7 +21,7 @@ from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER
 from brain.store import tasks
-from brain.store.database import Database
+from brain.store.sqlite.database import SQLite
 from brain.task import NewTask
 
 CALL_SECONDS = 2.0
@@ -46,7 +46,7 @@ def count_transactions(counted: Counter[str]) -> None:
     """Count each read and each write of any store by the name of its function."""
 
     def count(method: Callable[..., Any]) -> Callable[..., Any]:
-        def counting(database: Database, *arguments: Any, **options: Any) -> Any:
+        def counting(database: SQLite, *arguments: Any, **options: Any) -> Any:
             work = next(one for one in arguments if callable(one))
             inner = inspect.getclosurevars(work).nonlocals.get("function", work) if inspect.isfunction(work) else work
             module = getattr(inner, "__module__", "").rpartition(".")[2]
@@ -55,8 +55,8 @@ def count_transactions(counted: Counter[str]) -> None:
 
         return counting
 
-    for name in ("_read", "submit"):
-        setattr(Database, name, count(getattr(Database, name)))
+    for name in ("run_read", "submit"):
+        setattr(SQLite, name, count(getattr(SQLite, name)))
 
 
 async def measure(counted: Counter[str]) -> tuple[float, Counter[str], Counter[str]]:

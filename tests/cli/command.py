@@ -15,6 +15,7 @@ import pytest
 from brain_servers import Process
 
 from brain.cli.main import run
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 
@@ -68,7 +69,7 @@ class Brain:
         """What a function of the opened store returns."""
 
         async def main() -> Any:
-            store = Store(self.store)
+            store = Store(SQLite(self.store))
             await store.open()
             try:
                 return await act(store)

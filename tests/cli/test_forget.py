@@ -17,7 +17,7 @@ from terminal_emulator import Terminal
 from turn_helpers import words
 
 from brain.messages import Attachment, Exchange, Item, Text
-from brain.store import items, tasks, vacuum
+from brain.store import items, tasks
 from brain.store.store import Store
 from cli.command import Brain
 
@@ -116,7 +116,7 @@ def test_without_a_store_specialists_erase_all_the_same(brain: Brain, folder: Pa
 def test_what_fails_is_named_and_done_when_it_is_run_again(
     brain: Brain, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vacuum, "SCRUB_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("brain.store.sqlite.database.SCRUB_PATIENCE_SECONDS", 0.01)
     brain.use(fill)
     (folder / "fails").touch()
     with closing(sqlite3.connect(brain.store, isolation_level=None)) as reader:

@@ -13,7 +13,7 @@ import pytest
 from brain_servers import Process, post, script
 from limits import WAIT_SECONDS
 
-from brain.store import connection
+from brain.store.sqlite import connection
 from cli.command import Brain
 
 COMMANDS = [

@@ -272,7 +272,7 @@ async def test_what_is_cached_is_limited(limit: str, value: Any, monkeypatch: py
     async with open_memory() as (memory, store, _):
         store.busy = limit == "busy"  # a store that cannot say whether others wrote is read each time
         await add_exchanges(store, "ada", "c1", ("first", "1"))
-        store.known_version = 0, -math.inf
+        store.database.known_version = 0, -math.inf
         for reads in (1, 2):
             assert await recent(memory) == ["first"]
             assert store.reads == reads
@@ -367,7 +367,8 @@ async def test_a_busy_store_is_asked_once_whether_others_wrote(monkeypatch: pyte
         await is_free.wait()
         return 7
 
-    others = StoreVersion(SimpleNamespace(known_version=(0, -math.inf), data_version=data_version))  # type: ignore[arg-type]
+    database = SimpleNamespace(known_version=(0, -math.inf), data_version=data_version)
+    others = StoreVersion(SimpleNamespace(database=database))  # type: ignore[arg-type]
     assert [await others.version() for _ in range(3)] == [None, None, None]
     is_free.set()
     while (version := await others.version()) is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from store_helpers import sqlite_of
 from turn_helpers import Item, Player, ask_for, echo, registry_of, sends
 
 from brain.errors import BadRequest, RunsElsewhere, StoreError
@@ -193,13 +194,13 @@ def test_a_process_without_others_needs_no_renewal(tmp_path: Path, monkeypatch: 
         async with opened(tmp_path / "brain.db") as alone:
             store = alone.engine.store
             await store.write(lambda tx: tx.execute("UPDATE process SET until = 0").rowcount)  # long ago
-            submit, writes = store.submit, list[object]()
+            submit, writes = store.database.submit, list[object]()
 
             def note(*arguments: Any, **options: Any) -> Any:
                 writes.append(arguments)
                 return submit(*arguments, **options)
 
-            store.submit = note  # type: ignore[method-assign]
+            store.database.submit = note  # type: ignore[method-assign]
             for _ in range(3):
                 await alone.processes.look()
             assert (writes, [one.is_over for one in await store.read(processes.read)]) == ([], [True])
@@ -383,7 +384,7 @@ async def test_a_call_starts_only_if_no_other_process_would_repeat_it(
                 raise StoreError("The disk is full.", may_pass=True)
         return await write(work, *arguments, **options)
 
-    store.write = write_some  # type: ignore[assignment, method-assign]
+    store.write = write_some  # type: ignore[assignment]
     run.apply(Decide(run.snapshot().calls[0].id, True))
     await run.wait_ended()
     ends = [event.code for event in run.log.events() if isinstance(event, SpecialistError)]
@@ -423,8 +424,9 @@ async def test_shutdown_hands_over_what_needs_no_client(here: Process, there: Pr
 async def test_a_turn_that_has_moved_is_found_while_its_first_process_stops(here: Process, there: Process) -> None:
     moved = await here.start(["One, ", asyncio.Event()], **DETACHED)
     other = await here.start([asyncio.Event()], conversation_id="d")  # for which that process waits
-    assert here.engine.store.path is not None
-    async with opened(here.engine.store.path) as third:
+    path = sqlite_of(here.engine.store).path
+    assert path is not None
+    async with opened(path) as third:
         await here.processes.look()
         draining = asyncio.create_task(here.engine.drain())
         await moved.wait_ended()

@@ -335,7 +335,7 @@ async def test_a_frozen_process_does_not_report_too(tmp_path: Path, monkeypatch:
                 await asyncio.sleep(0)
         assert slow.runs.processes is not None
         slow.runs.processes.look = asyncio.Event().wait  # type: ignore[assignment,method-assign] # it is frozen
-        uptime, other.store.uptime = other.store.uptime, lambda: uptime() + 60  # its lease is over
+        uptime, other.store.database.uptime = other.store.database.uptime, lambda: uptime() + 60  # its lease is over
         play(other, "Papers.")
         assert [report.answer for report in await wait_told(other)] == ["Papers."]
         go.set()

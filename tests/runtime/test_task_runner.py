@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from limits import WAIT_SECONDS
-from store_helpers import NO_LIMITS, opened, task_of
+from store_helpers import NO_LIMITS, opened, sqlite_of, task_of
 from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import Context, specialist
@@ -22,6 +22,7 @@ from brain.runtime.engine import Engine
 from brain.settings import read
 from brain.store import conversations, tasks
 from brain.store import tasks as task_rows
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 from brain.task import NewTask, Task
 
@@ -187,7 +188,7 @@ def test_cancel_in_every_state(state: str, outcome: str) -> None:
 def test_another_process_adds_and_cancels_a_task(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "brain.db"
-        async with running(STORE=f"sqlite:{path}") as runner, opened(Store(path)) as other:
+        async with running(STORE=f"sqlite:{path}") as runner, opened(Store(SQLite(path))) as other:
             changed = asyncio.Event()
             runner.engine.tasks.subscribe(changed.set)
             runner.play(["Text ", asyncio.Event()])
@@ -254,7 +255,7 @@ def test_a_result_that_finds_no_space_is_stored_later(
 
             async def limit(pages: int) -> None:
                 work = lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()  # noqa: E731
-                await runner.engine.store.run_outside(work)
+                await sqlite_of(runner.engine.store).run_outside(work)
 
             release = asyncio.Event()
             text = " ".join(map(str, range(10_000)))
@@ -377,9 +378,9 @@ def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch, is_ne
         async with running() as runner:
             runner.play("Done.")
             store = runner.engine.store
-            clock, sixty_days = store.clock, timedelta(days=60)
+            clock, sixty_days = store.database.clock, timedelta(days=60)
             # before the runner looks at the clock for the first time: it would miss an error between two looks
-            store.clock = lambda: clock() + sixty_days.total_seconds()
+            store.database.clock = lambda: clock() + sixty_days.total_seconds()
             if is_new:
                 runner.engine.tasks.now = lambda: datetime.now(UTC) + sixty_days
             task = await runner.add(every="every 5 minutes")
@@ -387,7 +388,7 @@ def test_a_wrong_clock_delays_no_schedule(monkeypatch: pytest.MonkeyPatch, is_ne
                 task = await runner.wait_for(task, lambda one: one.state == "waiting" and one.run == 1)
             assert task.next_run is not None
             assert task.next_run > datetime.now(UTC) + timedelta(days=59)
-            store.clock = clock
+            store.database.clock = clock
             soon = datetime.now(UTC) + timedelta(minutes=5, seconds=WAIT_SECONDS)
             await runner.wait_for(task, lambda one: one.next_run is not None and one.next_run < soon)
 

@@ -17,6 +17,7 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from store_helpers import sqlite_of
 from turn_helpers import Player, prose, registry_of
 
 from brain import Context, Registry, Result, mount, specialist
@@ -296,7 +297,7 @@ def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tm
     with brain_served(STORE=f"sqlite:{tmp_path / 'brain.db'}") as server, client_of(server) as client:
 
         def limit(pages: int) -> None:
-            database = server.engine.store
+            database = sqlite_of(server.engine.store)
             server.on_loop(database.run_outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()))
 
         release = asyncio.Event()

@@ -466,7 +466,7 @@ def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def _stopped_clock(owner: Server) -> None:
-    owner.engine.store.clock = lambda: NOW
+    owner.engine.store.database.clock = lambda: NOW
 
 
 def test_a_signature_is_valid_once_and_for_a_minute(owner: Server) -> None:
@@ -477,7 +477,7 @@ def test_a_signature_is_valid_once_and_for_a_minute(owner: Server) -> None:
     for difference, status in ((-60, 200), (60, 200), (-60.001, 403), (60.001, 403)):
         at = signed(to, target, at=NOW + difference, nonce=f"at {difference}")
         assert owner_request(owner, target, at).status_code == status
-    owner.engine.store.clock = lambda: NOW + 119
+    owner.engine.store.database.clock = lambda: NOW + 119
     late = signed(to, target, at=NOW + 60)
     assert owner_request(owner, target, late).status_code == 403, "the nonce is still known"
     early = signed(to, target, at=NOW + 60, nonce="early")

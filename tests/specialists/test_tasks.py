@@ -22,6 +22,7 @@ from brain.plugins.context import Result
 from brain.plugins.executor import Failure, bind, execute
 from brain.settings import read
 from brain.store import tasks as stored
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 from brain.task import Task
 from brain.tasks import Tasks
@@ -80,7 +81,7 @@ class Session:
 @asynccontextmanager
 async def session() -> AsyncIterator[Session]:
     clock = Clock(step=0)
-    async with opened(Store(None, clock=clock)) as store:
+    async with opened(Store(SQLite(None, clock=clock))) as store:
         yield Session(store, Tasks(store, read({}), lambda: clock.time))
 
 

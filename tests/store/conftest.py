@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from store_helpers import Clock, store_at
 
-from brain.store import connection
+from brain.store.sqlite import connection
 from brain.store.store import Store
 
 

@@ -8,6 +8,7 @@ from store_helpers import Clock, fact, opened
 from brain.messages import Call, Exchange, Marks, Part, Steer, Text
 from brain.store import answers, items
 from brain.store.answers import normalize, pieces
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +78,7 @@ async def test_equal_answers_have_the_marks_of_all_their_turns(store: Store) -> 
 
 async def test_an_answer_is_recognized_for_thirty_days() -> None:
     clock = Clock(step=0)
-    async with opened(Store(None, clock=clock)) as store:
+    async with opened(Store(SQLite(None, clock=clock))) as store:
         await remember(store, NONE, ANSWER)
         clock.now += 30 * DAY
         assert await marks_of(store, ANSWER) == NONE

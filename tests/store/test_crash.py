@@ -20,7 +20,7 @@ import pytest
 from store_helpers import add_turn, answer, join, question, read_turns, store_at
 
 from brain.errors import BadRequest
-from brain.store import items, open_store, users, vacuum
+from brain.store import items, open_store, users
 from brain.store.users import Counts
 
 WRITER = Path(__file__).parent.parent / "store_writer.py"
@@ -137,7 +137,7 @@ async def test_a_killed_import_leaves_nothing(tmp_path: Path) -> None:
             names = set(await store.search(users.names))
             assert imported <= names <= imported | {words[-1][1]}  # the last one may have ended, too
             imported = names
-            await vacuum.sweep(store)
+            await store.sweep()
             whole = Counts(conversations=100, messages=100, facts=100)
             assert [await store.search(users.count, user) for user in names] == [whole] * len(names)
         check_file(path)

@@ -95,18 +95,18 @@ class Model:
     def pick(self) -> tuple[str, History, Place, Turn]:
         """Choose a turn, and be the process that runs it, or that was frozen when another one took it over."""
         picked = self.rng.choice(self.running)
-        self.store.process = picked[0]
+        self.store.database.process = picked[0]
         return picked
 
     async def start_process(self) -> None:
         """Be a new process."""
-        self.store.process = new_process_id()
+        self.store.database.process = new_process_id()
         await self.store.write(processes.add, "")
-        self.living.append(self.store.process)
+        self.living.append(self.store.database.process)
 
     async def die(self) -> None:
         """End the lease of a process, and let a new one begin."""
-        self.store.process = self.living.pop(self.rng.randrange(len(self.living)))
+        self.store.database.process = self.living.pop(self.rng.randrange(len(self.living)))
         await self.store.write(processes.remove)
         await self.start_process()
 
@@ -121,13 +121,13 @@ class Model:
                     continue
                 history = claimed.pop(turn.key)
                 assert history.question is not None
-                turn.process, turn.epoch = self.store.process, turn.epoch + 1
+                turn.process, turn.epoch = self.store.database.process, turn.epoch + 1
                 assert (history.user, history.id, history.epoch) == (*place, turn.epoch)
                 assert (history.question.message, history.question.answer) == (f"word{turn.number}", turn.draft)
                 before = [one for one in chat.turns if one.number < (turn.replaces or turn.number)]
                 assert history.count == sum(one.is_in_history for one in before)
                 assert [one.id for one in history.files] == turn.files
-                self.running.append((self.store.process, history, place, turn))
+                self.running.append((self.store.database.process, history, place, turn))
             self.interrupt(chat)
         assert not claimed
 
@@ -179,9 +179,9 @@ class Model:
         last = max((n for turn in chat.turns for n in turn.files), default=0)
         assert [one.id for one in history.files] == [last + n for n in range(1, len(files) + 1)]
         ids = [one.id for one in history.files]
-        new = Turn(number, ids, first, self.store.process, can_continue, key=history.key)
+        new = Turn(number, ids, first, self.store.database.process, can_continue, key=history.key)
         chat.turns.append(new)
-        self.running.append((self.store.process, history, place, new))
+        self.running.append((self.store.database.process, history, place, new))
 
     async def end(self) -> None:
         picked = process, history, place, turn = self.pick()
@@ -226,7 +226,7 @@ class Model:
             await self.start_process()
         for _ in range(STEPS):
             place, step = self.rng.choice(self.places), self.rng.random()
-            self.store.process = self.rng.choice(self.living)
+            self.store.database.process = self.rng.choice(self.living)
             if step < 0.4:
                 await self.begin(place)
             elif step < 0.55 and self.running:
@@ -243,12 +243,12 @@ class Model:
                 await self.die()
             else:
                 await self.claim()
-        self.store.process = self.living[0]
+        self.store.database.process = self.living[0]
         await self.compare()
 
     async def end_processes(self) -> None:
         for process in self.living:
-            self.store.process = process
+            self.store.database.process = process
             await self.store.write(processes.remove)
 
     async def compare(self) -> None:

@@ -53,7 +53,7 @@ class Machine(NamedTuple):
         """How the last process sees the others: whether the lease is over, and whether it stops."""
         *_, watcher = self.stores
         found = {one.id: one for one in await watcher.read(processes.read)}
-        seen = [found.get(store.process) for store in self.stores[:-1]]
+        seen = [found.get(store.database.process) for store in self.stores[:-1]]
         return [(one.is_over, one.is_stopping) for one in seen if one is not None]
 
 
@@ -63,19 +63,19 @@ async def machine(path: Path) -> AsyncIterator[Machine]:
     async with AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(store_at(path, Clock(step=0), uptime)) for _ in range(3)]
         for number, store in enumerate(stores):
-            assert isinstance(store.clock, Clock)
-            store.clock.advance(seconds=30 * number)
+            assert isinstance(store.database.clock, Clock)
+            store.database.clock.advance(seconds=30 * number)
             await join(store, f"unix:{number}")
         yield Machine(uptime, stores)
 
 
 async def die(dead: Store, heir: Store) -> None:
     """Let the lease of a process end, and another one find that."""
-    assert isinstance(heir.uptime, Uptime)
-    heir.uptime.now += processes.LEASE_SECONDS + 0.1
+    assert isinstance(heir.database.uptime, Uptime)
+    heir.database.uptime.now += processes.LEASE_SECONDS + 0.1
     await heir.write(processes.renew, "")
     assert await heir.write(processes.remove_dead)
-    assert dead.process not in {one.id for one in await heir.read(processes.read)}
+    assert dead.database.process not in {one.id for one in await heir.read(processes.read)}
 
 
 async def claim(store: Store, *, continues: bool = True) -> list[turns.Claimed]:
@@ -100,7 +100,8 @@ async def test_a_process_lives_until_its_lease_is_over(machine: Machine) -> None
     secrets = {await store.write(processes.add, "again") for store in machine.stores}
     assert [len(secret) for secret in secrets] == [64]  # all know the same one
     assert await three.read(processes.read) == sorted(
-        Process(store.process, f"unix:{n}", is_over=False, is_stopping=False) for n, store in enumerate(machine.stores)
+        Process(store.database.process, f"unix:{n}", is_over=False, is_stopping=False)
+        for n, store in enumerate(machine.stores)
     )
     uptime.now += 2.9
     assert await machine.others() == [(False, False), (False, False)]
@@ -131,7 +132,7 @@ async def test_a_process_never_removes_itself(machine: Machine) -> None:
     machine.uptime.now += 60
     _, two, _ = machine.stores
     assert sorted(await two.write(processes.remove_dead)) == ["unix:0", "unix:2"]
-    assert [one.id for one in await two.read(processes.read)] == [two.process]
+    assert [one.id for one in await two.read(processes.read)] == [two.database.process]
     await two.write(processes.renew, "unix:new")
     (found,) = await two.read(processes.read)
     assert (found.address, found.is_over) == ("unix:new", False)
@@ -278,7 +279,7 @@ async def test_the_next_message_interrupts_a_turn_whose_process_died(machine: Ma
         with pytest.raises(BadRequest) as caught:
             await begin(store)
         assert isinstance(caught.value, turns.ConversationBusy)
-        assert (caught.value.process, caught.value.is_report) == (dead.process, False)
+        assert (caught.value.process, caught.value.is_report) == (dead.database.process, False)
     await die(dead, heir)
     await begin(heir)
     assert [one[2] for one in await read_turns(heir, "ada", "c")] == ["interrupted", ""]
@@ -345,11 +346,11 @@ async def test_an_ended_turn_takes_no_more(store: Store) -> None:
 
 async def test_the_place_of_a_turn_is_found(machine: Machine) -> None:
     _, (one, other, _) = machine
-    turn = f"t{one.process}1"
+    turn = f"t{one.database.process}1"
     options = QuestionOptions(request_id="r1", resume="{}")
     asked = question("One", 1, answer_id=to_answer_id(turn))
     history = await one.write_question("ada", "c", asked, (), options)
-    running = Place(turn, one.process, is_running=True, has_expired=False)
+    running = Place(turn, one.database.process, is_running=True, has_expired=False)
 
     async def places(user: str = "ada") -> list[Place | None]:
         return [
@@ -367,14 +368,15 @@ async def test_the_place_of_a_turn_is_found(machine: Machine) -> None:
     await other.write_question("eve", "c", question("Two", 2), (), options)  # another user's
     await one.end(history, replace(answer("Done"), answer_id=asked.answer_id))
     assert await places() == [running._replace(is_running=False)] * 3
-    assert isinstance(other.clock, Clock)
-    other.clock.advance(seconds=turns.REPEAT_SECONDS)  # it is 30 seconds ahead, too
+    assert isinstance(other.database.clock, Clock)
+    other.database.clock.advance(seconds=turns.REPEAT_SECONDS)  # it is 30 seconds ahead, too
     # a turn ID is not searched for in all that the user has
     assert await places() == [None, None, running._replace(is_running=False, has_expired=True)]
     again = await other.write_question("ada", "d", question("Two", 2, answer_id="m2"), (), options)
     found = await one.read(turns.find_request, "ada", "r1")
     assert found is not None
-    assert (found.turn_id, found.process) == (again.question.turn_id if again.question else "", other.process)
+    turn_id = again.question.turn_id if again.question else ""
+    assert (found.turn_id, found.process) == (turn_id, other.database.process)
     assert await other.read(turns.find_newest, "ada", "nothing") is None
 
 
@@ -388,7 +390,7 @@ async def test_the_place_of_a_turn_moves_with_it(machine: Machine) -> None:
     assert found is not None
     assert (found.process, found.is_running) == ("", True)
     await claim(heir)
-    assert await other.read(turns.find_request, "ada", "r1") == found._replace(process=heir.process)
+    assert await other.read(turns.find_request, "ada", "r1") == found._replace(process=heir.database.process)
     await heir.write(turns.interrupt, history.key, 1)
     assert await other.read(turns.find_request, "ada", "r1") == found._replace(is_running=False)
 

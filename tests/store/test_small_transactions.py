@@ -4,6 +4,7 @@ import asyncio
 import io
 import sqlite3
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, file, read_turn
 from brain.errors import StoreError
 from brain.messages import Kind
 from brain.runtime import import_sanitizer
-from brain.store import conversations, deletion, items, transfer, users, vacuum, vectors
+from brain.store import conversations, deletion, items, transfer, users, vectors
 from brain.store.store import Store
 from brain.store.users import Counts
 
@@ -120,14 +121,14 @@ async def test_nothing_is_left_of_an_import_whose_process_was_killed(
 ) -> None:
     async with store_at(path, clock) as store:
         await SlowImport(store, export()).begin(3)
-        await vacuum.sweep(store)
+        await store.sweep()
         assert (await rows(store))["item"] > 0
         if not is_restarted:
             clock.advance(seconds=60)
-            await vacuum.sweep(store)
+            await store.sweep()
             assert await rows(store) == {}
     async with store_at(path, clock) as store:
-        await vacuum.sweep(store)
+        await store.sweep()
         assert await rows(store) == {}
 
 
@@ -136,7 +137,7 @@ async def test_an_import_that_counts_as_dead_cannot_continue(file_store: Store, 
     store = file_store
     slow = await SlowImport(store, export()).begin(3)
     clock.advance(seconds=seconds)
-    await vacuum.sweep(store)
+    await store.sweep()
     assert await slow.is_refused()
     assert await rows(store) == {}
 
@@ -155,7 +156,7 @@ async def test_what_came_to_exist_during_an_import_stays(file_store: Store) -> N
     while await slow.take():
         pass
     assert await slow.end() == Counts(facts=99)
-    await vacuum.sweep(store)
+    await store.sweep()
     assert await read_turns(store, "ada", "c") == [("Mine", "Hi", "complete")]
     assert [one.text for one in await store.read(items.list_items, "ada", limit=200) if one.id == "f3"] == [
         "I like rock"
@@ -202,12 +203,12 @@ async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(
         assert await store.search(users.count, "ada") == Counts(conversations=1, messages=2, files=1, facts=5)
         assert {item.conversation_id for item in await store.read(items.list_items, "ada")} == {None}
         assert (await rows(store))["exchange"] == 301
-        await vacuum.remove(store, conversation=key)
+        await store.database.write_in_steps(partial(deletion.remove_some, conversation=key))
         assert len(commits) > 300 / deletion.REMOVED_ROWS
         assert (await rows(store))["exchange"] == 1
         await delete("d")
     async with store_at(path, clock) as store:
-        await vacuum.sweep(store)
+        await store.sweep()
         assert await rows(store) == {"item": 5, "item_words": 5, "account": 1}
 
 
@@ -217,5 +218,5 @@ async def test_an_erased_user_is_gone_at_once(store: Store) -> None:
     assert await everything(store) == NOTHING
     await add_turn(store, "ada", "c", "Anew")
     assert len(await store.list_conversations("ada", words="anew")) == 1
-    await vacuum.sweep(store)
+    await store.sweep()
     assert await rows(store) == {"conversation": 1, "exchange": 1, "exchange_words": 1, "account": 1}

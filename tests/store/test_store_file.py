@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 from limits import WAIT_SECONDS
-from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read_turns, store_at
+from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read_turns, sqlite_of, store_at
 
 from brain.errors import BadRequest, StoreError
-from brain.store import connection, conversations, items, open_store, server_data, turns, users, vectors
-from brain.store.database import MIN_FREE_BYTES, Database
+from brain.store import conversations, items, open_store, server_data, turns, users, vectors
 from brain.store.rows import LATEST
+from brain.store.sqlite import connection
+from brain.store.sqlite.database import MIN_FREE_BYTES, SQLite
 from brain.store.store import Store
 from brain.store.tx import Tx
 from brain.store.vectors import Query
@@ -202,14 +203,14 @@ async def test_damage_that_shows_later_is_logged_once(path: Path, caplog: pytest
     async with store_at(path) as store:
         await add_turn(store, "ada", "c", "x" * 500_000)
     async with store_at(path) as store:
-        assert await store.find_problem() is None
+        assert await store.database.find_problem() is None
         with path.open("r+b") as file:  # pages that nobody has read yet
             file.seek(path.stat().st_size // 2)
             file.write(b"\xee" * (path.stat().st_size // 4))
         for _ in range(3):
             with pytest.raises(StoreError, match="damaged"):
                 await store.read(read_all)
-        assert await store.find_problem() is not None
+        assert await store.database.find_problem() is not None
     assert len([line for line in caplog.messages if line.startswith(f"{path} is damaged; restore a backup")]) == 1
 
 
@@ -218,7 +219,7 @@ async def full_disk(store: Store) -> AsyncIterator[None]:
     """Let no large write succeed inside the block."""
 
     async def limit(pages: int) -> None:
-        await store.run_outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
+        await sqlite_of(store).run_outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
 
     await limit(1)  # no more than there are
     try:
@@ -231,13 +232,13 @@ async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: p
     async with store_at(path) as store:
         history = await store.write_question("ada", "c", question("One"), ())
         async with full_disk(store):
-            assert await store.find_problem() is None
+            assert await store.database.find_problem() is None
             with pytest.raises(StoreError, match="full"):
                 await store.end(history, answer("x" * 500_000))
             assert await read_turns(store, "ada", "c") == [("One", "", "")]
             for _ in range(2):
-                assert await store.find_problem() == "The disk is full."
-        assert await store.find_problem() is None
+                assert await store.database.find_problem() == "The disk is full."
+        assert await store.database.find_problem() is None
         await store.end(history, answer("1"))
     async with store_at(path) as store:  # the longer answer, which had to wait, does not replace the newer one
         assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
@@ -245,9 +246,9 @@ async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: p
 
 
 async def test_a_disk_that_is_nearly_full_is_a_problem(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await file_store.find_problem() is None
+    assert await file_store.database.find_problem() is None
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=MIN_FREE_BYTES - 1))
-    assert await file_store.find_problem() == "The disk is full."
+    assert await file_store.database.find_problem() == "The disk is full."
 
 
 async def test_a_disk_that_cannot_be_synced_is_an_error(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +268,7 @@ async def test_a_file_that_cannot_be_written_is_searched(file_store: Store, monk
     await add_turn(file_store, "ada", "c")
     assert len(await file_store.list_conversations("ada", words="hello")) == 1
     await add_turn(file_store, "ada", "d")
-    monkeypatch.setattr(file_store, "write_in_steps", fail)
+    monkeypatch.setattr(file_store.database, "write_in_steps", fail)
     assert len(await file_store.list_conversations("ada", words="hello")) == 1
 
 
@@ -335,7 +336,7 @@ async def test_answers_that_wait_for_space_are_limited(
 async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
     path: Path, is_replaced: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("brain.store.store.MAINTAIN_SECONDS", 0)
+    monkeypatch.setattr("brain.store.store.SWEEP_SECONDS", 0)
     async with store_at(path) as store:
         history = await store.write_question("ada", "c", question("runs"), ())
         path.unlink()
@@ -344,9 +345,9 @@ async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
         for work in (store.end(history, answer("done")), store.write_question("ada", "d", question("runs"), ())):
             with pytest.raises(StoreError, match="deleted or moved"):
                 await work
-        assert "deleted or moved" in (await store.find_problem() or "")
+        assert "deleted or moved" in (await store.database.find_problem() or "")
         async with asyncio.timeout(WAIT_SECONDS):
-            while "answers cannot be added to the search index" not in caplog.text:  # noqa: ASYNC110
+            while "traces of deleted data cannot be removed" not in caplog.text:  # noqa: ASYNC110
                 await asyncio.sleep(0)
     assert str(path) not in caplog.text
 
@@ -388,7 +389,7 @@ async def test_all_that_waits_for_a_stuck_process_waits_together(path: Path, mon
 async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.store.store.CLOSE_SECONDS", 0.1)
     monkeypatch.setattr(connection, "BUSY_SECONDS", 1000)
-    store = Store(path)
+    store = Store(SQLite(path))
     await store.open()
     with stuck_writer(path):
         waiting = [asyncio.create_task(store.write_question("ada", "c", question("Hello"), ())) for _ in range(4)]
@@ -398,23 +399,23 @@ async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch
 
 
 async def test_many_questions_for_problems_write_once(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, count = file_store.write_unsynced, 0
+    write, count = file_store.database.write_unsynced, 0
 
     async def counted(*arguments: Any) -> Any:
         nonlocal count
         count += 1
         return await write(*arguments)
 
-    monkeypatch.setattr(file_store, "write_unsynced", counted)
-    assert [await file_store.find_problem() for _ in range(3)] == [None] * 3
+    monkeypatch.setattr(file_store.database, "write_unsynced", counted)
+    assert [await file_store.database.find_problem() for _ in range(3)] == [None] * 3
     assert count == 1
 
 
 async def test_a_stuck_process_is_no_problem_of_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.store.database.PROBE_SECONDS", 0.0)
+    monkeypatch.setattr("brain.store.sqlite.database.PROBE_SECONDS", 0.0)
     async with store_at(path) as store:
         with stuck_writer(path):
-            assert await store.find_problem() is None
+            assert await store.database.find_problem() is None
 
 
 class Blocker:
@@ -502,8 +503,8 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(
 
         return work
 
-    database = Database(tmp_path / "brain.db")
-    await database.open_file(lambda tx: None)
+    database = SQLite(tmp_path / "brain.db")
+    await database.open(lambda tx: None)
     connections[0].set_trace_callback(statements.append)
     holding = await blocker.hold(lambda: database.submit(blocker))
     waiting = [database.submit(add(name)) for name in ("a", "undone", "b")]
@@ -514,7 +515,7 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(
     assert (first, type(failed), others) == ("a", BadRequest, ["b", "c"])
     names = await database.read(lambda tx: [name for (name,) in tx.execute("SELECT name FROM account ORDER BY key")])
     assert names == ["a", "b", "c"]
-    await database.close_file()
+    await database.close()
     assert [one for one in statements if one in ("BEGIN IMMEDIATE", "COMMIT")] == ["BEGIN IMMEDIATE", "COMMIT"] * 3
 
 
@@ -527,8 +528,8 @@ async def test_what_sqlite_undoes_with_the_whole_group_is_written_alone(path: Pa
 
     blocker = Blocker()
     async with store_at(path) as store:
-        holding = await blocker.hold(lambda: store.submit(blocker))
-        waiting = [store.submit(lambda tx: users.set_recalls(tx, "ada", False)), store.submit(undo)]
+        holding = await blocker.hold(lambda: store.database.submit(blocker))
+        waiting = [store.database.submit(lambda tx: users.set_recalls(tx, "ada", False)), store.database.submit(undo)]
         blocker.release()
         assert await holding
         done, failed = await asyncio.gather(*waiting, return_exceptions=True)

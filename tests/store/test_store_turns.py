@@ -16,17 +16,7 @@ from typing import Any
 import pytest
 from limits import WAIT_SECONDS
 from msgspec.structs import replace
-from store_helpers import (
-    NOON,
-    add_turn,
-    answer,
-    fact,
-    file,
-    only_exchange,
-    question,
-    read_turns,
-    store_at,
-)
+from store_helpers import NOON, add_turn, answer, fact, file, only_exchange, question, read_turns, sqlite_of, store_at
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Citation, Error, Usage
@@ -151,7 +141,7 @@ async def test_a_question_whose_caller_leaves_is_dropped(
         await asyncio.sleep(0)
         beginning.cancel()
         if is_read_only:
-            await store.run_outside(lambda db: db.execute("PRAGMA query_only = ON"))
+            await sqlite_of(store).run_outside(lambda db: db.execute("PRAGMA query_only = ON"))
     with pytest.raises(asyncio.CancelledError):
         await beginning
     assert ("could not be deleted" in caplog.text) == is_read_only

@@ -22,6 +22,7 @@ from brain.cli.main import run
 from brain.errors import StoreError
 from brain.messages import OWN_WORDS, Call, Marks, Text
 from brain.store import answers, conversations, items, schema, tasks, turns, users
+from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 DATA = Path(__file__).parent / "data"
@@ -82,7 +83,7 @@ def test_a_database_shows_what_it_showed_and_continues(file: Path) -> None:
         assert [message["parts"][-1]["text"] for message in messages[-2:]] == ["More?", "Yes."]
 
     async def blocks() -> list[str]:
-        async with opened(Store(file)) as store:
+        async with opened(Store(SQLite(file))) as store:
             history = await store.read(turns.history, "ada", "tea", 9)
             return [part.block for one in history.exchanges for part in one.parts if isinstance(part, Call)]
 
@@ -108,9 +109,9 @@ def test_a_database_of_0_2_0_gets_the_marks_of_private_data(file: Path) -> None:
         assert await store.read(answers.find_marks, "bob", ["anything"]) == Marks(untrusted=True, private_data=True)
 
     async def main() -> None:
-        async with opened(Store(file)) as store:
+        async with opened(Store(SQLite(file))) as store:
             await check(store)
-        async with opened(Store(file)) as store:
+        async with opened(Store(SQLite(file))) as store:
             await check(store)
 
     asyncio.run(main())
@@ -136,7 +137,7 @@ def test_memories_of_0_2_0_that_say_the_same_become_one(file: Path) -> None:
         return 0 if page is None else sum("Recalled" in one.question for one in page.exchanges)
 
     async def main() -> None:
-        async with opened(Store(file)) as store:
+        async with opened(Store(SQLite(file))) as store:
             found = {
                 one.id: one for one in await store.read(items.list_items, "ada", kind="memory") if one.text == text
             }
@@ -164,7 +165,7 @@ def test_what_0_2_0_had_hidden_is_removed(file: Path) -> None:
         ).fetchone()
 
     async def main() -> None:
-        async with opened(Store(file)) as store:
+        async with opened(Store(SQLite(file))) as store:
             assert await store.search(users.names) == ["ada"]
 
     asyncio.run(main())
@@ -194,7 +195,7 @@ def test_what_ran_with_0_2_0_is_interrupted_with_its_text_and_tasks_continue(fil
         db.execute(f"UPDATE task SET state = 'running', owner = 'o', until = 9, data = {data}")
 
     async def main() -> None:
-        async with opened(Store(file)) as store:
+        async with opened(Store(SQLite(file))) as store:
             story, killed = await only_exchange(store, "ada", "story"), await only_exchange(store, "bob", "killed")
             assert (story.outcome, story.parts) == ("interrupted", [Text("Once upon a time", 1)])
             assert (killed.outcome, killed.parts[1:]) == ("interrupted", [Text(" upon a time", 5)])
@@ -206,7 +207,7 @@ def test_what_ran_with_0_2_0_is_interrupted_with_its_text_and_tasks_continue(fil
 _DIE = """
 import asyncio, os, sys
 from pathlib import Path
-from brain.store import connection
+from brain.store.sqlite import connection
 from brain.store.store import Store
 connect, left = connection.connect, int(sys.argv[2])
 def count(statement):
@@ -232,7 +233,7 @@ def test_an_upgrade_whose_process_was_killed_is_done_again(file: Path, version: 
         assert died.returncode == 9
 
     async def main() -> None:
-        async with opened(Store(file)) as store:
+        async with opened(Store(SQLite(file))) as store:
             assert await store.search(users.names) == ["ada", "bob"]
             assert len((await store.read(turns.history, "ada", "tea", 9)).exchanges) >= 2
 
@@ -263,7 +264,7 @@ def test_a_file_that_an_older_version_has_open_is_refused(file: Path, version: s
 
     async def main() -> None:
         with pytest.raises(StoreError, match="stop its processes, then start this version"):
-            await Store(file).open()
+            await Store(SQLite(file)).open()
 
     with file.with_name(f"{file.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)  # as each version does
@@ -279,7 +280,7 @@ def test_a_damaged_row_of_0_2_0_stops_no_upgrade(file: Path, damage: str) -> Non
         db.execute("UPDATE task SET data = ? WHERE key = 1", (damage,))
 
     async def main() -> None:
-        async with opened(Store(file)) as store:
+        async with opened(Store(SQLite(file))) as store:
             assert len(await store.read(tasks.list_tasks, "ada")) == 1
             assert (await store.read(turns.history, "ada", "cold", 9)).private_data
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from limits import WAIT_SECONDS
-from store_helpers import add_turn, fact, file, question, store_at
+from store_helpers import add_turn, fact, file, question, sqlite_of, store_at
 
 from brain.errors import StoreError
-from brain.store import conversations, items, vacuum
+from brain.store import conversations, items
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -52,14 +52,14 @@ def reader(path: Path) -> Iterator[None]:
 
 
 async def test_deleted_words_leave_an_open_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vacuum, "SWEEP_SECONDS", 0)
-    monkeypatch.setattr(vacuum, "REST", 0)
+    monkeypatch.setattr("brain.store.store.SWEEP_SECONDS", 0)
+    monkeypatch.setattr("brain.store.store.REST", 0)
     async with store_at(path) as store:
         await fill(store)
         await erase_all(store)
         async with asyncio.timeout(WAIT_SECONDS):
             while traces(path):
-                await store.data_version()
+                await store.database.data_version()
         assert traces(path, b"trombon") > 1_000
         assert len(await store.list_conversations("eve", words="trombon")) == 5
 
@@ -99,15 +99,15 @@ async def test_replaced_words_are_removed_too(path: Path, change: Callable[[Stor
         await add_turn(store, "adelheid", "n")
         await change(store)
         assert traces(path) > 0
-        await vacuum.sweep(store)
+        await store.sweep()
         assert traces(path) == 0
 
 
 async def test_a_sweep_writes_nothing_where_nothing_was_deleted(file_store: Store) -> None:
     async def changes_of_a_sweep() -> int:
-        before = await file_store.run_outside(lambda db: db.total_changes)
-        await vacuum.sweep(file_store)
-        return await file_store.run_outside(lambda db: db.total_changes) - before
+        before = await sqlite_of(file_store).run_outside(lambda db: db.total_changes)
+        await file_store.sweep()
+        return await sqlite_of(file_store).run_outside(lambda db: db.total_changes) - before
 
     await fill(file_store)
     assert await changes_of_a_sweep() == 0
@@ -117,13 +117,13 @@ async def test_a_sweep_writes_nothing_where_nothing_was_deleted(file_store: Stor
 
 
 async def test_a_sweep_that_had_no_time_is_continued(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vacuum, "PAGES", 1)
+    monkeypatch.setattr("brain.store.sqlite.database.PAGES", 1)
     async with store_at(path) as store:
         await fill(store)
         await erase_all(store)
-        await vacuum.sweep(store, 0)
+        await store.sweep(0)
         assert traces(path) > 0
-        await vacuum.sweep(store)
+        await store.sweep()
         assert traces(path) == 0
 
 
@@ -135,23 +135,23 @@ async def test_another_process_removes_what_one_left(path: Path) -> None:
             await erase_all(store)
         assert traces(path) > 0
     async with store_at(path) as store:
-        await vacuum.sweep(store)
+        await store.sweep()
         assert traces(path) == 0
 
 
 async def test_a_file_that_is_read_cannot_be_scrubbed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vacuum, "SCRUB_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("brain.store.sqlite.database.SCRUB_PATIENCE_SECONDS", 0.01)
     free_pages = "PRAGMA freelist_count"
     async with store_at(path) as store:
         await fill(store)
         await store.forget("adelheid")
-        assert await store.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) > 0
+        assert await sqlite_of(store).run_outside(lambda db: db.execute(free_pages).fetchone()[0]) > 0
         with reader(path), pytest.raises(StoreError, match="is reading"):
             await store.scrub()
         assert traces(path) > 0
         await store.scrub()
         assert (traces(path), traces(path, b"adelheid")) == (0, 0)
-        assert await store.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) == 0
+        assert await sqlite_of(store).run_outside(lambda db: db.execute(free_pages).fetchone()[0]) == 0
         assert len(await store.list_conversations("eve", words="trombon")) == 5
     async with store_at(None) as store:
         await store.scrub()

@@ -26,7 +26,7 @@ from brain.plugins.schema import find_injected, inject
 from brain.prompts.system_prompt import check_context_size
 from brain.runtime.assistant import describe_assistance
 from brain.settings import Settings, redact_url
-from brain.store import connection, path_of, server_data, tasks
+from brain.store import database_of, server_data, tasks
 from brain.store.store import Store
 from brain.telemetry.watchdog import Blocked, Watchdog
 
@@ -101,19 +101,19 @@ async def _find_model_problem(model: Model) -> str | None:
 
 
 async def _check_store(settings: Settings) -> bool:
-    path = path_of(settings.store)
-    if path is None:
+    database = database_of(settings.store)
+    if not database.is_shared:
         return _report("database", None, "in memory; data is lost when the process ends (BRAIN_STORE=memory:)")
+    detail, damaged = "", 0
     try:
         async with open_existing_store(settings, creates=True) as store:
-            problem = await asyncio.to_thread(connection.find_problem, path)
+            problem, detail = await store.database.diagnose()
             damaged = 0 if problem else await store.read(tasks.count_unreadable)
     except StoreError as error:
-        problem = str(error).removeprefix(f"{path}").lstrip(": ")
-        damaged = 0
+        problem = str(error).removeprefix(database.place).lstrip(": ")
     rows = "row of a task is" if damaged == 1 else "rows of tasks are"
     warning = f"{damaged:,} {rows} damaged; Brain does not use such rows" if damaged else None
-    return _report(f"database {path}", problem, "" if problem else connection.describe_size(path), warning)
+    return _report(f"database {database.place}", problem, detail, warning)
 
 
 async def _check_embedder(model: Model) -> bool:

@@ -10,7 +10,7 @@ from brain.cli.process import CommandError
 from brain.errors import StoreError
 from brain.messages import Category, Item, Kind
 from brain.settings import Settings
-from brain.store import items, open_store, path_of
+from brain.store import database_of, items, open_store
 from brain.store.store import Store
 from brain.store.users import Counts
 
@@ -25,11 +25,11 @@ async def open_existing_store(settings: Settings, *, creates: bool = False) -> A
     Raises:
         StoreError: The file cannot be opened.
     """
-    path = path_of(settings.store)
-    if path is None:
+    database = database_of(settings.store)
+    if not database.is_shared:
         raise CommandError(f"This command needs a database file, but BRAIN_STORE is {settings.store}", _SET_STORE)
-    if not creates and not path.exists():
-        raise CommandError(f"No database at {path}", _SET_STORE)
+    if not creates and not database.exists():
+        raise CommandError(f"No database at {database.place}", _SET_STORE)
     store = await open_store(settings.store)
     try:
         yield store

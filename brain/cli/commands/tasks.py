@@ -194,7 +194,7 @@ async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
     if not arguments.json:
         print("Watching tasks. Press Ctrl-C to stop.", file=sys.stderr, flush=True)
     while True:
-        newest = await store.data_version()  # SQLite does not announce writes of other processes
+        newest = await store.database.data_version()  # SQLite does not announce writes of other processes
         if newest == version:
             await asyncio.sleep(WATCH_SECONDS)
             continue

@@ -25,7 +25,7 @@ from brain.protocols.common import decode_any
 from brain.protocols.encoding import encode
 from brain.runtime import archive, import_sanitizer
 from brain.settings import LOCAL_USER, Settings
-from brain.store import path_of, tasks, users
+from brain.store import database_of, tasks, users
 from brain.store.store import Store
 from brain.store.transfer import MAX_LINE
 from brain.store.users import Counts
@@ -357,5 +357,4 @@ async def _scrub(store: Store, user: str) -> bool:
 
 
 def _has_store(settings: Settings) -> bool:
-    path = path_of(settings.store)
-    return path is not None and path.exists()
+    return database_of(settings.store).exists()

@@ -60,7 +60,7 @@ async def readyz(request: Request) -> Response:
     """`GET /readyz`: the default model responds and the store is writable."""
     engine = request.engine
     model = engine.find_model(None)
-    trouble = "Brain is stopping." if engine.is_closing else await engine.store.find_problem()
+    trouble = "Brain is stopping." if engine.is_closing else await engine.store.database.find_problem()
     trouble = trouble or await model.find_problem()
     status = {
         "status": "unavailable" if trouble else "ok",

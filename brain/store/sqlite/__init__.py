@@ -1,0 +1,1 @@
+"""The engine for one machine: SQLite, in a file or in memory."""
