@@ -206,9 +206,8 @@ def test_what_ran_with_0_2_0_is_interrupted_with_its_text_and_tasks_continue(fil
 
 _DIE = """
 import asyncio, os, sys
-from pathlib import Path
+from brain.store import open_store
 from brain.store.sqlite import connection
-from brain.store.store import Store
 connect, left = connection.connect, int(sys.argv[2])
 def count(statement):
     global left
@@ -220,7 +219,7 @@ def connect_and_count(path):
     db.set_trace_callback(count)
     return db
 connection.connect = connect_and_count
-asyncio.run(Store(Path(sys.argv[1])).open())
+asyncio.run(open_store(f"sqlite:{sys.argv[1]}"))
 """
 """Opens a store, and ends like a killed process before the given statement."""
 
