@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import errno
 import gc
+import ipaddress
 import itertools
 import logging
 import multiprocessing
@@ -38,9 +39,10 @@ from brain.runtime.processes import UNIX
 from brain.server.admission import Acceptor
 from brain.server.app import create_app
 from brain.server.event_stream import SHUTDOWN_SECONDS, UNREAD_HEARTBEATS
+from brain.server.forwarding import end_if_unreachable
 from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
-from brain.settings import LOOPBACK, Settings
+from brain.settings import ALL_ADDRESSES, LOOPBACK, Settings
 from brain.store import database_of, open_store
 from brain.telemetry.metrics import share
 from brain.telemetry.tracing import make_processor
@@ -58,7 +60,9 @@ SOCKET_PATH_BYTES = 103
 """Maximum length of the path of a Unix socket; on Linux 107."""
 SOCKET_NAME_BYTES = 40
 """Length of a socket's directory and name below the directory for temporary files."""
-ALL_ADDRESSES = ("0.0.0.0", "::")
+MAX_PORTS = 256
+"""Ports that are tried for forwarded requests: as many as there can be workers."""
+DEFAULT_LISTEN = "brain serve --host 127.0.0.1 --port 8000"
 
 log = logging.getLogger("brain")
 
@@ -189,10 +193,11 @@ def drop_stalled_clients(listener: socket.socket, settings: Settings) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server, which also listens on a Unix socket for requests that other processes of the store forward."""
+    """Uvicorn's server, which also listens for requests that other processes of the store forward."""
 
     _state: ServerState
-    _forwarded: asyncio.Server | None = None
+    _forwarded: Sequence[asyncio.Server] = ()
+    _path: Path | None = None
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup([])
@@ -210,18 +215,33 @@ class _Server(uvicorn.Server):
             app = app.app
         state: ServerState = app.state.brain
         self._state = state
-        if state.socket_folder is None:
-            return
         processes = state.engine.runs.processes
-        assert processes is not None
-        self._path = state.socket_folder / f"{state.engine.store.database.process}.sock"
-        if len(os.fsencode(self._path)) > SOCKET_PATH_BYTES:
-            log.warning("Other processes cannot forward requests to this one: %s is too long for a socket", self._path)
+        if processes is None:
             return
-        self._forwarded = await asyncio.get_running_loop().create_unix_server(
-            self._protocol(is_private=True), self._path, backlog=BACKLOG
-        )
-        await processes.listen_at(f"{UNIX}{self._path}")
+        if state.engine.settings.advertise is not None:
+            await processes.listen_at(await self._listen_at_address(state.engine.settings))
+        elif state.socket_folder is not None:
+            self._path = state.socket_folder / f"{processes.process}.sock"
+            if len(os.fsencode(self._path)) > SOCKET_PATH_BYTES:
+                problem = "Other processes cannot forward requests to this one: %s is too long for a socket"
+                log.warning(problem, self._path)
+                return
+            loop, make_protocol = asyncio.get_running_loop(), self._protocol(is_private=True)
+            self._forwarded = [await loop.create_unix_server(make_protocol, self._path, backlog=BACKLOG)]
+            await processes.listen_at(f"{UNIX}{self._path}")
+
+    async def _listen_at_address(self, settings: Settings) -> str:
+        """Listen at the address of ADVERTISE; return it with the port."""
+        loop, make_protocol = asyncio.get_running_loop(), self._protocol(is_private=True, only_forwarded=True)
+        listeners = listen_at_advertised(settings)
+        for one in listeners:
+            drop_stalled_clients(one, settings)
+            end_if_unreachable(one)
+        self._forwarded = [await loop.create_server(make_protocol, sock=one, backlog=BACKLOG) for one in listeners]
+        assert settings.advertise is not None
+        address = f"{settings.advertise.rpartition(':')[0]}:{listeners[0].getsockname()[1]}"
+        log.info("other processes reach this one at %s", address)
+        return f"http://{address}"
 
     async def shutdown(self, sockets: Any = None) -> None:
         for server in self.servers:
@@ -230,8 +250,9 @@ class _Server(uvicorn.Server):
         while not (draining.done() or self.force_exit):
             await asyncio.wait({draining}, timeout=FORCED_EXIT_SECONDS)
         await super().shutdown(sockets)  # until then, other processes can reach the turns that are ending
-        if self._forwarded is not None:
-            self._forwarded.close()
+        for server in self._forwarded:
+            server.close()
+        if self._path is not None:
             self._path.unlink(missing_ok=True)
 
 
@@ -291,6 +312,9 @@ def _serve_with_workers(settings: Settings, stop: _StopLog) -> int:
     """Open the port, start the workers and replace those that exit."""
     if settings.allowed_specialists or settings.users:
         discover(settings)  # reports an unknown name once, and not in each worker
+    if settings.advertise is not None:
+        for one in listen_at_advertised(settings):  # so that a problem is reported once
+            one.close()
     if settings.traces != "off":
         make_processor(settings.traces).shutdown()  # the same for a wrong setting
     try:
@@ -338,10 +362,53 @@ def listen(settings: Settings) -> Iterator[list[socket.socket]]:
 
 
 def _open_listeners(settings: Settings) -> list[socket.socket]:
-    listeners: list[socket.socket] = []
-    port = settings.port
     try:
-        found = dict.fromkeys(socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM))
+        return _bind(settings.host, settings.port)
+    except OSError as error:
+        address = f"{settings.host}:{settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            user = describe_port_user(settings.host, settings.port)
+            advice = f"brain serve --port {settings.port + 1 if settings.port < 65535 else 0}"
+            raise CommandError(f"Cannot listen on {address}: the port is in use by {user}", advice) from None
+        raise CommandError(f"Cannot listen on {address}: {_reason(error)}", DEFAULT_LISTEN) from None
+
+
+def listen_at_advertised(settings: Settings) -> list[socket.socket]:
+    """Listen on the first free port from that of ADVERTISE on: each worker needs its own.
+
+    A host name listens on all addresses, because a machine may resolve its own name to a loopback address.
+    """
+    assert settings.advertise is not None
+    name, _, port = settings.advertise.rpartition(":")
+    host, first = name.strip("[]"), int(port)
+    for number in range(MAX_PORTS):
+        try:
+            return _bind(host if host in LOOPBACK or _is_ip_address(host) else None, first and first + number)
+        except OSError as error:
+            problem = error
+            if error.errno != errno.EADDRINUSE or first + number == 65535:
+                break
+    what = f"Cannot listen on {settings.advertise} for other processes: {_reason(problem)}"
+    raise CommandError(what, "Set BRAIN_ADVERTISE to an IP address of this machine, or to its host name.")
+
+
+def _is_ip_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).partition(" (")[0].lower()  # without the address
+
+
+def _bind(host: str | None, port: int) -> list[socket.socket]:
+    """Listen on each address of a host, or on all addresses of the machine. Port 0 is the same free port for all."""
+    listeners: list[socket.socket] = []
+    try:
+        found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
         for number, (family, _, _, _, (address, _, *more)) in enumerate(found, 1):
             try:
                 one = socket.create_server((address, port, *more), family=family, backlog=BACKLOG)
@@ -351,18 +418,11 @@ def _open_listeners(settings: Settings) -> list[socket.socket]:
                     raise
                 continue  # such as ::1 on a machine without IPv6
             listeners.append(one)
-            port = one.getsockname()[1]  # port 0 is the same free port for all
-    except OSError as error:
+            port = one.getsockname()[1]
+    except OSError:
         for one in listeners:
             one.close()
-        address = f"{settings.host}:{settings.port}"
-        if error.errno == errno.EADDRINUSE:
-            user = describe_port_user(settings.host, settings.port)
-            advice = f"brain serve --port {settings.port + 1 if settings.port < 65535 else 0}"
-            raise CommandError(f"Cannot listen on {address}: the port is in use by {user}", advice) from None
-        reason = (error.strerror or str(error)).partition(" (")[0].lower()  # without the address
-        advice = "brain serve --host 127.0.0.1 --port 8000"
-        raise CommandError(f"Cannot listen on {address}: {reason}", advice) from None
+        raise
     return listeners
 
 

@@ -7,6 +7,8 @@ import asyncio
 import hmac
 import logging
 import secrets
+import socket
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from urllib.parse import quote, unquote
@@ -29,6 +31,10 @@ SIGNED_SECONDS = 60.0
 """Maximum difference between the time of a signature and the store's clock."""
 READ_AHEAD = 2
 """Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
+CONNECT_SECONDS = 3.0
+"""Time limit for a connection to the owner: a machine that is off rejects none. After so long, its lease is over."""
+PROBE_SECONDS, PROBES = 5, 3
+"""Interval of the system's probes of an idle connection between machines, and how many can stay unanswered."""
 MISDIRECTED = 421
 """Status of a process that does not have the turn, or is not the recipient. The sender looks for the turn again."""
 
@@ -203,7 +209,7 @@ class Forwarding:
             return True
         if has_started:
             await _abort(scope, body)
-        elif scope["method"] not in ("GET", "HEAD"):
+        elif connection is not None and scope["method"] not in ("GET", "HEAD"):
             raise unavailable("process")
         return has_started
 
@@ -299,15 +305,33 @@ async def _abort(scope: Scope, receive: Receive) -> None:
     await wait_for_disconnect(receive)
 
 
+def end_if_unreachable(connection: socket.socket) -> None:
+    """Let the system end a TCP connection, or those of a listener, if the other machine does not respond any more.
+
+    Its lease may not be over, since it may still reach the database.
+    """
+    if sys.platform == "linux":
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+
+
 async def _connect(address: str, method: str) -> "_Connection":
     """Connect to `unix:PATH` or `http://HOST:PORT`."""
     loop = asyncio.get_running_loop()
     connection = _Connection(method)
-    if address.startswith(UNIX):
-        await loop.create_unix_connection(lambda: connection, address.removeprefix(UNIX))
-    else:
-        host, _, port = address.removeprefix("http://").rpartition(":")
-        await loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+    async with asyncio.timeout(CONNECT_SECONDS):
+        if address.startswith(UNIX):
+            await loop.create_unix_connection(lambda: connection, address.removeprefix(UNIX))
+        else:
+            host, _, port = address.removeprefix("http://").rpartition(":")
+            transport, _ = await loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+            system = transport.get_extra_info("socket")
+            end_if_unreachable(system)
+            if sys.platform == "linux":  # the system probes no connection with unacknowledged data
+                milliseconds = (PROBES + 1) * PROBE_SECONDS * 1000
+                system.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     return connection
 
 

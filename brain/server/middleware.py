@@ -31,6 +31,8 @@ USER = "brain.user"
 FORWARDED = "brain.forwarded"
 """Key in a request's scope: whether another process of the store has forwarded the request. It is then not forwarded
 again."""
+ONLY_FORWARDED = "brain.only_forwarded"
+"""Extension of the scope, on connections that take forwarded requests only."""
 COOKIE = "brain_session"
 SECURE_COOKIE = "__Host-brain_session"
 """The cookie for HTTPS. Other subdomains cannot set a cookie with this prefix."""
@@ -44,7 +46,10 @@ _REFERER = re.compile(r"(?P<origin>[a-z][a-z0-9+.-]*://[^/?#]*)")
 
 
 class ForwardedMiddleware:
-    """Accepts requests that another process has checked and signed, and rejects other ones with its header."""
+    """Accepts requests that another process has checked and signed, and rejects other ones with its header.
+
+    On connections for forwarded requests, it rejects all other ones.
+    """
 
     def __init__(self, app: ASGIApp, forwarding: Forwarding) -> None:
         self._app = app
@@ -53,7 +58,7 @@ class ForwardedMiddleware:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
             signatures = [value for name, value in scope["headers"] if name == HEADER]
-            if signatures:
+            if signatures or ONLY_FORWARDED in scope.get("extensions", {}):
                 try:
                     scope[USER] = self._forwarding.verify(signatures, scope)
                 except BadRequest as error:

@@ -9,7 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from brain.server.admission import Reason, raw_rejection
 from brain.server.event_stream import ABORT_EXTENSION, SHUTDOWN_SECONDS, WRITE_EXTENSION
-from brain.server.middleware import client_network
+from brain.server.middleware import ONLY_FORWARDED, client_network
 from brain.server.state import ServerState
 
 HEAD_BYTES = 64 * 1024
@@ -56,12 +56,14 @@ class Protocol(HttpToolsProtocol):
     None of its code runs per chunk of a response.
 
     Args:
-        is_private: whether only processes of this server can connect. They have counted their clients themselves.
+        is_private: whether only processes of this server connect. They have counted their clients themselves.
+        only_forwarded: whether requests without the signature of such a process are rejected.
     """
 
-    def __init__(self, *args: Any, is_private: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, is_private: bool = False, only_forwarded: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._is_private = is_private
+        self._only_forwarded = only_forwarded
         self._cycles: list[
             RequestResponseCycle
         ] = []  # of requests without a complete response; the first is in progress
@@ -81,7 +83,7 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         connections = self._state.connections
-        if self.client is not None and not self._is_from_proxy():
+        if self.client is not None and not self._is_private and not self._is_from_proxy():
             self._count_address(self.client[0])
         if self._limit_reached is None and connections.open_count >= connections.limit:
             self._close_idle_connection()
@@ -139,6 +141,8 @@ class Protocol(HttpToolsProtocol):
             WRITE_EXTENSION: partial(write_chunk, self.cycle),
             ABORT_EXTENSION: self.transport.abort,
         }
+        if self._only_forwarded:
+            extensions[ONLY_FORWARDED] = True
         self.scope["extensions"] = extensions
         self._reset_buffered()
 

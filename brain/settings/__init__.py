@@ -14,9 +14,10 @@ from brain.settings.fields import (
 )
 from brain.settings.loading import machine_time_zone, read
 from brain.settings.models import OLLAMA_URL, OPENAI_URL, ModelRow
-from brain.settings.parsers import redact_url
+from brain.settings.parsers import ALL_ADDRESSES, redact_url
 
 __all__ = [
+    "ALL_ADDRESSES",
     "KEYS",
     "LOCAL_USER",
     "LOOPBACK",

@@ -177,6 +177,15 @@ class Settings:
         "port to listen on. Brain reads plain `PORT`, as process managers set it, if `BRAIN_PORT` is not set",
     )
     workers: int = _setting(1, parsers.count(1, 256), "number of worker processes; each can use one CPU core")
+    advertise: str | None = _setting(
+        None,
+        Rule(parsers.advertise, "`HOST:PORT` or `http://HOST:PORT`, with the name or an IP address of this machine"),
+        "address at which other processes with the same database reach this one, for requests about its turns. Brain "
+        "listens on the first free port from PORT on; 0 = any. See "
+        "[Workers](../how-to/workers.md#addresses-instead-of-sockets)",
+        "a Unix socket",
+        "10.0.0.2:8700",
+    )
     hosts: tuple[str, ...] = _setting(
         (),
         Rule(parsers.hosts, "host names or IP addresses without a port, comma-separated"),

@@ -29,6 +29,7 @@ _HOST_NAME = re.compile(r"\w(?:[\w.-]{0,251}\w)?\.?", re.ASCII)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?/?", re.IGNORECASE)
 _USER_INFO = re.compile(r"//[^/?#\s]*@")
 _PASSWORD = re.compile(r"(//[^/?#\s:@]*):[^/?#\s]*@")
+ALL_ADDRESSES = ("0.0.0.0", "::")
 MAX_SHOWN = 100
 """Characters of a bad value in an error."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
@@ -106,6 +107,16 @@ def host(value: Any) -> str:
     elif not _HOST_NAME.fullmatch(name):
         raise ValueError
     return name
+
+
+def advertise(value: Any) -> str:
+    """Parse a host and a port, with or without `http://`; return them without it. IPv6 needs brackets."""
+    place = text(value).removeprefix("http://").removesuffix("/")
+    before, _, port = place.rpartition(":")
+    name = host(before)
+    if name in ALL_ADDRESSES or (":" in name) != before.startswith("["):
+        raise ValueError
+    return f"{before}:{_FREE_PORT.parse(port)}"
 
 
 def hosts(value: Any) -> tuple[str, ...]:
@@ -355,7 +366,7 @@ def new_folder(value: Any) -> Path:
     return path
 
 
-_PORT = count(1, 65535)
+_PORT, _FREE_PORT = count(1, 65535), count(0, 65535)
 SECONDS = Rule(_seconds, "a number of seconds above 0, up to 86400")
 TURNS, TASKS, TASK_TOKENS = count(0, 100_000), count(0, 1_000_000), count(0, 999_999_999_999)
 CALLS = count(0, 100)

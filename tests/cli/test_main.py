@@ -299,6 +299,17 @@ def test_serve_that_cannot_start_says_why(workers: str, brain: Brain) -> None:
     assert str(brain.store) in err
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_serve_at_an_advertised_address_of_another_machine_says_why(workers: str, brain: Brain) -> None:
+    address = "192.0.2.1:8700"  # of no machine
+    arguments = ("serve", "--model", "builtin", "--port", "0", "--workers", workers)
+    with brain.process(*arguments, ADVERTISE=address) as process:
+        code, out, err = process.end(WAIT_SECONDS)
+    sentence = f"brain: Cannot listen on {address} for other processes: cannot assign requested address. "
+    advice = "Set BRAIN_ADVERTISE to an IP address of this machine, or to its host name.\n"
+    assert (code, out, err) == (1, "", f"{sentence}{advice}")
+
+
 def test_a_busy_port_is_named_with_who_uses_it(brain: Brain) -> None:
     serve = "serve", "--model", "builtin"
     with brain.process(*serve, "--port", "0", STORE="memory:") as server:

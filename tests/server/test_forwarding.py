@@ -4,11 +4,13 @@ import asyncio
 import hmac
 import signal
 import socket
+import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -23,10 +25,12 @@ from brain.errors import BadRequest, RunsElsewhere
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.runtime.processes import Processes
+from brain.server import forwarding
 from brain.server.admission import ConnectionLimits
 from brain.server.event_stream import ABORT_EXTENSION, WRITE_EXTENSION
 from brain.server.forwarding import Forwarding, RecordedBody
 from brain.server.routes import requests
+from brain.store.schema import PROCESS_SECRET
 
 NOW = 1_800_000_000.0
 CHUNKED = b"HTTP/1.1 200 OK\r\nDate: then\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -363,6 +367,37 @@ async def test_nothing_is_sent_if_nobody_listens(tmp_path: Path) -> None:
         assert forward.client.sent == []
 
 
+@contextmanager
+def deaf() -> Iterator[str]:
+    """The address of a machine that is off: it answers no connection. On Linux, neither does a full queue."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, socket.socket() as first:
+        first.connect(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.anyio
+async def test_a_machine_that_is_off_costs_the_time_of_a_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "CONNECT_SECONDS", 0.05)
+    for method in ("GET", "POST"):
+        forward = Forward(tmp_path, method)
+        with deaf() as address:
+            assert not await forward.run(close, address)
+        assert (forward.client.sent, forward.connections.open_count) == ([], 0)
+
+
+@pytest.mark.anyio
+async def test_a_request_that_was_not_sent_when_the_lease_ends_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "CONNECT_SECONDS", 2 * WAIT_SECONDS)
+    forward = Forward(tmp_path, "POST")
+    asyncio.get_running_loop().call_later(0.05, lambda: forward.peers.lost("owner").set())
+    with deaf() as address:
+        assert not await forward.run(close, address)
+
+
 @pytest.mark.anyio
 async def test_a_head_is_awaited_as_long_as_the_lease(tmp_path: Path) -> None:
     async def freeze(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -652,6 +687,17 @@ def test_a_request_for_a_process_that_nobody_reaches_fails_in_the_end() -> None:
     assert answer.headers["retry-after"] == "2"
 
 
+def test_a_process_that_has_the_address_of_a_dead_one_does_not_answer_for_it() -> None:
+    with beside("http://127.0.0.1:1") as server, client_of(server, "a-key") as client:
+        row = f"UPDATE process SET address = '{server.url}' WHERE id = '{PEER}'"
+        server.on_loop(server.engine.store.write(lambda tx: tx.execute(row).rowcount))
+        processes = server.engine.runs.processes
+        assert processes is not None
+        server.on_loop(processes.look())
+        for answer in (client.get(EVENTS), client.post(f"/v1/turns/{TURN}/cancel")):
+            assert problem(answer) == (503, "unavailable", None)  # after it has looked for another one
+
+
 @pytest.mark.parametrize("path", ["/v1/turns/{}/events", "/v1/turns/{}/steer", "/v1/turns/{}/cancel"])
 def test_nobody_looks_for_the_process_of_a_client_that_has_disconnected(
     monkeypatch: pytest.MonkeyPatch, path: str
@@ -699,3 +745,50 @@ def test_each_process_listens_on_a_private_socket(short_path: Path, workers: int
         brain.process.send_signal(signal.SIGTERM)
         assert brain.end()[0] == 0
     assert [*short_path.glob("brain-*")] == []
+
+
+@contextmanager
+def advertised(folder: Path, workers: int, port: int) -> Iterator[tuple[Sequence[tuple[str, str]], bytes]]:
+    """Workers with addresses; yields the ID and the address of each, and the secret of their store."""
+    arguments = ("serve", "--workers", str(workers), "--port", "0", "--model", "builtin")
+    env = {
+        "BRAIN_STORE": f"sqlite:{folder / 'brain.db'}",
+        "BRAIN_KEYS": "a-key:ann",
+        "BRAIN_ADVERTISE": f"127.0.0.3:{port}",
+        "BRAIN_CONNECTIONS_PER_ADDRESS": "1",
+    }
+    with Process(*arguments, env=env) as brain:
+        brain.url()
+        found: Sequence[tuple[str, str]] = []
+        while len(found) < workers:  # the greeting may come before
+            with closing(sqlite3.connect(folder / "brain.db")) as db:
+                found = db.execute("SELECT id, address FROM process WHERE address <> '' ORDER BY address").fetchall()
+                ((secret,),) = db.execute("SELECT result FROM exam WHERE name = ?", (PROCESS_SECRET,))
+        yield found, bytes.fromhex(secret)
+        brain.process.send_signal(signal.SIGTERM)
+        code, _, err = brain.end()
+    assert (code, "Traceback" in err) == (0, False), err
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_process_listens_at_an_address_of_its_own_for_forwarded_requests_only(
+    tmp_path: Path, workers: int
+) -> None:
+    with socket.create_server(("127.0.0.3", 0)) as taken, ExitStack() as stack:
+        first = taken.getsockname()[1]
+        found, secret = stack.enter_context(advertised(tmp_path, workers, first))
+        assert all(first < int(address.removeprefix("http://127.0.0.3:")) < first + 256 for _, address in found)
+        assert len({address for _, address in found}) == workers
+        for process, address in found:
+            client = stack.enter_context(httpx.Client(base_url=address, timeout=WAIT_SECONDS, trust_env=False))
+            headers = {"x-forwarded-proto": "http", "x-forwarded-prefix": "", "host": "elsewhere"}
+            allowed = {"authorization": "Bearer a-key", "host": "localhost"}
+            for path in ("/", "/healthz", "/v1/conversations"):
+                assert problem(client.get(path, headers=allowed)) == (403, "forbidden_header", "brain-forwarded")
+            for user in ("ann", "Zoë ☃;/%"):
+                for number in range(3):  # more streams than CONNECTIONS_PER_ADDRESS
+                    now, nonce = time.time(), f"{user} {number}".encode().hex()
+                    signature = signed(process, "/v1/tasks/events", user=user, at=now, nonce=nonce, secret=secret)
+                    sent = headers | {"brain-forwarded": signature}
+                    stream = stack.enter_context(client.stream("GET", "/v1/tasks/events", headers=sent))
+                    assert stream.status_code == 200

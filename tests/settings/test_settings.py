@@ -60,6 +60,9 @@ def test_a_variable_without_the_prefix_is_named_unless_other_programs_use_it() -
         ("ORIGINS", "https://Chat.example/,http://localhost:5173,http://[::1]:1,tauri://localhost",
          ("https://chat.example", "http://localhost:5173", "http://[::1]:1", "tauri://localhost")),
         ("HOST", "[::]", "::"),
+        ("ADVERTISE", "10.0.0.2:8700", "10.0.0.2:8700"),
+        ("ADVERTISE", "http://replica-1.example:0/", "replica-1.example:0"),
+        ("ADVERTISE", "[fd00::2]:8700", "[fd00::2]:8700"),
         ("ALLOWED_SPECIALISTS", "web,,ocr,", ("web", "ocr")),
     ],
 )  # fmt: skip
@@ -84,6 +87,8 @@ BAD: Mapping[str, list[str]] = {
     "CALLS_PER_SPECIALIST": ["1e2"],
     "SYNTAX": ["", "bracket,xml"],
     "HOST": ["", "http://localhost", "localhost:8000", "a b"],
+    "ADVERTISE": ["", "10.0.0.2", ":8700", "https://10.0.0.2:8700", "http://10.0.0.2:8700/brain", "10.0.0.2:65536",
+                  "fd00::2:8700", "[10.0.0.2]:8700", "0.0.0.0:8700", "[::]:8700", "a b:1", "user@host:1"],
     "HOSTS": ["https://chat.example", "chat.example:443", "chat.example/brain", "*.example", ".example", "::g"],
     "ORIGINS": ["*", "chat.example", "https://*.example", "https://chat.example/app", "https://chat.example:port",
                 "https://user@chat.example", "https://[::g]", "null"],

@@ -1,6 +1,7 @@
 """Requests of all routes: who sends them, and how their paths, queries and bodies are read within limits."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -45,6 +46,8 @@ FORM_FIELDS = 50
 OWNER_SECONDS = 8.0
 """Time limit for finding the process that runs a turn: longer than its lease, after which another one takes over."""
 OWNER_RETRY_SECONDS = 0.1
+
+log = logging.getLogger("brain")
 
 _large_bodies = ThreadPoolExecutor(1, "large bodies")
 
@@ -108,6 +111,8 @@ async def _respond_or_forward(respond: Respond, scope: Scope, body: RecordedBody
         if await server.forwarding.forward(scope, body, send, scope[USER], owner):
             return
         if loop.time() >= until:
+            where = owner.address or "no address"
+            log.warning("no process takes a request about a turn of process %s, at %s", owner.process, where)
             raise unavailable("process")
         if await body.has_disconnected(OWNER_RETRY_SECONDS):
             return
