@@ -15,5 +15,11 @@ def reserve_port() -> tuple[socket.socket, int]:
     return reserved, reserved.getsockname()[1]
 
 
+def port_of(url: str) -> int:
+    found = re.search(r":(\d+)(?=/|$)", url)
+    assert found is not None
+    return int(found[1])
+
+
 def with_port(url: str, port: int) -> str:
     return re.sub(r":\d+(?=/|$)", f":{port}", url, count=1)

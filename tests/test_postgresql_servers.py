@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from select import select
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 from limits import WAIT_SECONDS
 from postgresql_servers import Cluster
+from tcp_proxy import run_proxy
 
 SSL_REQUEST = bytes.fromhex("0000000804d2162f")
 
@@ -97,3 +99,20 @@ def test_pgbouncer_shares_a_connection_between_clients(pgbouncer_url: str) -> No
     assert len(set(found)) == 1
     assert found[0] is not None
     assert found[0][1] == "brain"
+
+
+def test_a_proxy_delays_cuts_and_refuses(postgresql_url: str) -> None:
+    with run_proxy(postgresql_url) as proxy:
+        with psycopg.connect(proxy.url, autocommit=True) as connection:
+            proxy.request_delay, proxy.response_delay = 0.02, 0.03
+            begin = time.monotonic()
+            connection.execute("SELECT 1")
+            assert time.monotonic() - begin >= 0.05
+            proxy.cut()
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("SELECT 1")
+        proxy.refuse()
+        with pytest.raises(psycopg.OperationalError):
+            query(proxy.url, "SELECT 1")
+        proxy.accept()
+        assert query(proxy.url, "SELECT repeat('x', 1000000)") == [("x" * 1_000_000,)]
