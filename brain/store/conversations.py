@@ -10,7 +10,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, Exchange, Interaction, Item, Source
-from brain.store import deletion, exchanges, full_text, items, rows, tasks, turns, users
+from brain.store import counts, deletion, exchanges, full_text, items, rows, tasks, turns, users
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
@@ -377,9 +377,9 @@ def set_memory(tx: Tx, idle: IdleConversation, item: Item | None) -> None:
         memory = items.put(tx, idle.user, item)
         tx.execute("UPDATE conversation SET memory = ? WHERE key = ?", (memory, conversation))
         others = "SELECT 1 FROM conversation c WHERE c.memory = item.key"
-        tx.execute(f"DELETE FROM item WHERE key = ? AND NOT EXISTS ({others})", row)
+        counts.delete_items(tx, f"key = ? AND NOT EXISTS ({others})", row)
     tx.execute("UPDATE conversation SET summarised_to = ?, claimed = 0 WHERE key = ?", (idle.last_key, conversation))
-    exchanges.update_times(tx, conversation)
+    exchanges.update_unsummarised(tx, conversation)
 
 
 def _find_row(tx: Tx, user: str, conversation_id: str) -> tuple[Any, ...] | None:

@@ -5,7 +5,7 @@ A conversation without a user and a user without a name are deleted: see `schema
 
 from collections.abc import Iterator
 
-from brain.store import exchanges
+from brain.store import counts, exchanges
 from brain.store.rows import SECOND
 from brain.store.tx import Tx
 
@@ -29,6 +29,8 @@ def delete_conversation(tx: Tx, conversation: int) -> None:
     """
     exchanges.remove_memories(tx, conversation)
     tx.execute("UPDATE item SET conversation = NULL, exchange = NULL WHERE conversation = ?", (conversation,))
+    ((account, size),) = tx.execute("SELECT account, bytes FROM conversation WHERE key = ?", (conversation,))
+    counts.change_account(tx, account, -size)
     tx.execute("UPDATE conversation SET account = NULL, memory = NULL WHERE key = ?", (conversation,))
 
 
@@ -64,12 +66,16 @@ def _remove(tx: Tx) -> Iterator[int]:
     query = f"SELECT key FROM conversation WHERE {_IS_DELETED} LIMIT 1"
     while (row := tx.execute(query).fetchone()) is not None:
         yield from _remove_conversation(tx, row[0])
-    for table, where in (("item", _IS_DELETED), ("channel", _IS_ERASED)):
-        query = f"SELECT key FROM {table} WHERE {where} LIMIT ?"
-        while found := tx.execute(query, (REMOVED_ROWS,)).fetchall():
-            for key in found:
-                tx.execute(f"DELETE FROM {table} WHERE key = ?", key)
-                yield 1
+    query = f"SELECT key FROM item WHERE {_IS_DELETED} LIMIT ?"
+    while found := tx.execute(query, (REMOVED_ROWS,)).fetchall():
+        for key in found:
+            counts.delete_items(tx, "key = ?", key)
+            yield 1
+    query = f"SELECT key FROM channel WHERE {_IS_ERASED} LIMIT ?"
+    while found := tx.execute(query, (REMOVED_ROWS,)).fetchall():
+        for key in found:
+            tx.execute("DELETE FROM channel WHERE key = ?", key)
+            yield 1
     tx.execute("DELETE FROM account WHERE name IS NULL")
     for (user,) in tx.execute("DELETE FROM import WHERE until = 0 RETURNING account").fetchall():
         tx.execute(  # a user who was added for the import
@@ -84,14 +90,19 @@ def _remove(tx: Tx) -> Iterator[int]:
 
 
 def _remove_conversation(tx: Tx, conversation: int) -> Iterator[int]:
-    queries = {
-        "exchange": ("SELECT key, bytes FROM exchange WHERE key BETWEEN ? AND ? LIMIT ?", exchanges.span(conversation)),
-        "file": ("SELECT key, size FROM file WHERE conversation BETWEEN ? AND ? LIMIT ?", (conversation, conversation)),
-    }
-    for table, (query, span) in queries.items():
-        while found := tx.execute(query, (*span, REMOVED_ROWS)).fetchall():
-            for key, size in found:
-                tx.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
-                yield 1 + size * REMOVED_ROWS // REMOVED_BYTES
-    tx.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
+    query = "SELECT key, bytes FROM exchange WHERE key BETWEEN ? AND ? LIMIT ?"
+    while found := tx.execute(query, (*exchanges.span(conversation), REMOVED_ROWS)).fetchall():
+        for key, size in found:
+            counts.delete_exchanges(tx, key, key)
+            yield _cost(size)
+    query = "SELECT key, size FROM file WHERE conversation = ? LIMIT ?"
+    while found := tx.execute(query, (conversation, REMOVED_ROWS)).fetchall():
+        for key, size in found:
+            tx.execute("DELETE FROM file WHERE key = ?", (key,))
+            yield _cost(size)
+    counts.delete_conversation(tx, conversation)
     yield 1
+
+
+def _cost(size: int) -> int:
+    return 1 + size * REMOVED_ROWS // REMOVED_BYTES

@@ -1,4 +1,4 @@
-"""Reads and writes exchanges, and updates their conversation: sources, times, title, search index."""
+"""Reads and writes exchanges, and updates their conversation: sources, place, title, search index."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from brain.messages import RECALL_NOTE, Attachment, Exchange, Marks, Source
-from brain.store import full_text, rows
+from brain.store import counts, full_text, rows
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
 from brain.text import first_words, one_line
@@ -104,13 +104,17 @@ def add(tx: Tx, conversation: int, exchange: Exchange, files: Sequence[Attachmen
         files: attachments of the exchange.
         columns: further columns.
     """
-    query = "UPDATE conversation SET last = last + 1, sources = sources | ? WHERE key = ? RETURNING last"
-    ((last,),) = tx.execute(query, (SOURCES[exchange.source], conversation)).fetchall()
-    key: int = conversation << EXCHANGES | last
     own = rows.exchange_columns(exchange)
     size = len(own["data"].encode()) + sum(len(file.data) for file in files)
-    insert(tx, "exchange", {"key": key, **own, "bytes": size if size > SHORT_BYTES else 0, **columns})
-    return key
+    size = size if size > SHORT_BYTES else 0
+    query = (
+        "UPDATE conversation SET last = last + 1, sources = sources | ?, bytes = bytes + ?, messages = messages + ?, "
+        "history = history + ? WHERE key = ? RETURNING last, account"
+    )
+    added = size, own["messages"], own["in_history"]
+    ((last, account),) = tx.execute(query, (SOURCES[exchange.source], *added, conversation)).fetchall()
+    counts.change_account(tx, account, size)
+    return insert(tx, "exchange", {"key": conversation << EXCHANGES | last, **own, "bytes": size, **columns})
 
 
 def add_file(tx: Tx, conversation: int, exchange: int | None, file: Attachment) -> None:
@@ -128,16 +132,20 @@ def write(tx: Tx, key: int, exchange: Exchange, **columns: Any) -> None:
         changed["bytes"] += files
     assigned = ", ".join(f"{column} = ?" for column in changed)
     tx.count(changed["data"])
+    query = "SELECT bytes, messages, in_history FROM exchange WHERE key = ?"
+    ((size, messages, in_history),) = tx.execute(query, (key,))
     tx.execute(f"UPDATE exchange SET {assigned} WHERE key = ?", (*changed.values(), key))
+    added = changed["bytes"] - size, changed["messages"] - messages, changed["in_history"] - in_history
+    counts.change_conversation(tx, key >> EXCHANGES, *added)
 
 
 def remove(tx: Tx, key: int) -> None:
     """Delete an exchange, and its conversation if it was the only one."""
     conversation = key >> EXCHANGES
-    tx.execute("DELETE FROM exchange WHERE key = ?", (key,))
+    counts.delete_exchanges(tx, key, key)
     if exists_in(tx, conversation):
         update_sources(tx, conversation)
-        update_times(tx, conversation)
+        update_unsummarised(tx, conversation)
         list_by_time(tx, conversation)
         set_title(tx, conversation)
     else:
@@ -147,14 +155,14 @@ def remove(tx: Tx, key: int) -> None:
 def remove_conversation(tx: Tx, conversation: int) -> None:
     """Delete a conversation and its memories. Facts stay, without their source message."""
     remove_memories(tx, conversation)
-    tx.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
+    counts.delete_conversation(tx, conversation)
 
 
 def remove_memories(tx: Tx, conversation: int) -> None:
     """Delete the memories of a conversation. One that also stands for others stays, without its source."""
     memories = "(conversation = ? AND kind = 'memory') OR key = (SELECT memory FROM conversation WHERE key = ?)"
     others = "SELECT 1 FROM conversation c WHERE c.memory = item.key AND c.key <> ?"
-    tx.execute(f"DELETE FROM item WHERE ({memories}) AND NOT EXISTS ({others})", (conversation,) * 3)
+    counts.delete_items(tx, f"({memories}) AND NOT EXISTS ({others})", (conversation,) * 3)
 
 
 def remove_recalled(exchange: Exchange) -> None:
@@ -174,16 +182,10 @@ def update_sources(tx: Tx, conversation: int) -> None:
     tx.execute("UPDATE conversation SET sources = ? WHERE key = ?", (bits, conversation))
 
 
-def update_times(tx: Tx, conversation: int) -> None:
-    """Recompute when a conversation was updated, and whether its memory lacks an exchange."""
+def update_unsummarised(tx: Tx, conversation: int) -> None:
+    """Recompute whether the memory of a conversation lacks an exchange."""
     first, last = span(conversation)
-    tx.execute(
-        "UPDATE conversation SET updated = "
-        "(SELECT coalesce(ended, started) FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1) "
-        "WHERE key = ?",
-        (first, last, conversation),
-    )
-    # separate and conditional: SQLite rewrites the index entry of an assigned column even if its value is the same
+    # conditional: SQLite rewrites the index entry of an assigned column even if its value is the same
     lacking = (
         "EXISTS (SELECT 1 FROM exchange WHERE key "
         "BETWEEN CASE WHEN summarised_to < ? THEN ? ELSE summarised_to + 1 END AND ? "
@@ -199,7 +201,7 @@ def set_summary(tx: Tx, conversation: int, memory: int, last: int) -> None:
     """Link a memory that summarizes a conversation up to exchange `last`, unless it has another memory."""
     query = "UPDATE conversation SET memory = ?, summarised_to = ? WHERE key = ? AND memory IS NULL"
     tx.execute(query, (memory, last, conversation))
-    update_times(tx, conversation)
+    update_unsummarised(tx, conversation)
 
 
 def list_first(tx: Tx, conversation: int) -> None:
@@ -251,7 +253,10 @@ def set_title(tx: Tx, conversation: int) -> None:
 def rename(tx: Tx, conversation: int, title: str, user: int | None) -> None:
     """Set the title of a conversation, as one line, and index its words."""
     line = one_line(title)[:GIVEN_TITLE_LENGTH]
+    ((former,),) = tx.execute("SELECT title FROM conversation WHERE key = ?", (conversation,))
     tx.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
+    if former:
+        tx.words.remove(tx, "exchange_words", conversation << EXCHANGES)
     _index(tx, conversation << EXCHANGES, user, line)
 
 

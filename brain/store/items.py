@@ -7,7 +7,7 @@ from itertools import islice
 
 from brain.errors import BadRequest
 from brain.messages import Category, Item, Kind
-from brain.store import exchanges, full_text, rows, users
+from brain.store import counts, exchanges, full_text, rows, users
 from brain.store.tx import Tx
 
 KINDS: Sequence[Kind] = ("fact", "memory")
@@ -99,25 +99,33 @@ def write(tx: Tx, user: int, item: Item, import_key: int | None = None) -> int:
     Args:
         import_key: the import to which it belongs until that ends.
     """
-    found = tx.execute(
+    query = (
         "SELECT c.key, (SELECT e.key FROM exchange e WHERE e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
         "AND e.question_id = ? ORDER BY e.key DESC LIMIT 1) "
         "FROM conversation c WHERE c.id = ? AND (c.account = ? OR (c.account IS NULL AND c.import = ?)) "
-        "ORDER BY c.account IS NOT NULL LIMIT 1",
-        (item.message_id, item.conversation_id, user, import_key),
-    ).fetchone()
+        "ORDER BY c.account IS NOT NULL LIMIT 1"
+    )
+    values = item.message_id, item.conversation_id, user, import_key
+    found = None if item.conversation_id is None else tx.execute(query, values).fetchone()
     conversation, exchange = (None, None) if found is None else found
-    owner = {"account": user} if import_key is None else {"account": None, "import": import_key}
-    columns = rows.item_columns(item) | owner | {"conversation": conversation, "exchange": exchange}
-    assigned = ", ".join(f"{column} = excluded.{column}" for column in columns)
-    marks = ", ".join("?" * len(columns))
-    ((key,),) = tx.execute(
-        f"INSERT INTO item ({', '.join(columns)}) VALUES ({marks}) "
-        f"ON CONFLICT (account, id) DO UPDATE SET {assigned} RETURNING key",
-        tuple(columns.values()),
-    ).fetchall()
+    owner = user if import_key is None else None
+    columns = rows.item_columns(item) | {"conversation": conversation, "exchange": exchange}
+    query = "SELECT key, bytes, kind, text FROM item WHERE account = ? AND id = ?"
+    former = tx.execute(query, (owner, item.id)).fetchone()
+    if former is None:
+        key = exchanges.insert(tx, "item", columns | {"account": owner, "import": import_key})
+        counts.change_items(tx, owner, columns["bytes"])
+    else:
+        key = int(former[0])
+        assigned = ", ".join(f"{column} = ?" for column in columns)
+        tx.execute(f"UPDATE item SET {assigned} WHERE key = ?", (*columns.values(), key))
+        counts.change_items(tx, owner, columns["bytes"] - former[1])
+        if former[2:] == (item.kind, item.text):
+            return key
+        counts.delete_embeddings(tx, key)
+        tx.words.remove(tx, "item_words", key)
     full_text.put(tx, "item_words", key, _term_prefix(user, item.kind), item.text)
-    return int(key)
+    return key
 
 
 def erase(tx: Tx, user: str, item_id: str) -> bool:
@@ -133,7 +141,7 @@ def erase(tx: Tx, user: str, item_id: str) -> bool:
         if exchange is not None:
             exchanges.remove_recalled(exchange)  # else later turns read it again
             exchanges.write(tx, key, exchange)
-    return tx.execute("DELETE FROM item WHERE account = ? AND id = ?", (number, item_id)).rowcount > 0
+    return counts.delete_items(tx, "account = ? AND id = ?", (number, item_id))
 
 
 def search(tx: Tx, user: str, text: str, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:

@@ -1,7 +1,7 @@
 """The tables.
 
 An exchange's key begins with that of its conversation, so that a conversation is contiguous on disk.
-Triggers maintain the counts and record deletions. Each user has separate terms in the full-text indexes (see
+The functions of `counts.py` maintain the counts. Each user has separate terms in the full-text indexes (see
 `full_text.py`).
 
 The table of users is `account`, since PostgreSQL reserves the word `user`, and that of vectors is `embedding`.
@@ -232,58 +232,6 @@ INDEXES = (
 )
 """Few, so that a turn writes few pages: message IDs need no index, since a conversation is contiguous."""
 
-TRIGGERS = (
-    """CREATE TRIGGER conversation_changed AFTER UPDATE OF account, bytes ON conversation
-    WHEN new.bytes <> old.bytes OR new.account IS NOT old.account BEGIN
-        UPDATE account SET bytes = bytes + (key IS new.account) * new.bytes - (key IS old.account) * old.bytes
-        WHERE key IN (old.account, new.account);
-    END""",
-    f"""CREATE TRIGGER conversation_removed AFTER DELETE ON conversation BEGIN
-        DELETE FROM exchange WHERE key > old.key << {EXCHANGES} AND key < (old.key + 1) << {EXCHANGES};
-        UPDATE account SET bytes = bytes - old.bytes WHERE key = old.account;
-        DELETE FROM exchange_words WHERE rowid = old.key << {EXCHANGES};
-        UPDATE leftover SET removed = removed + 1;
-    END""",
-    """CREATE TRIGGER conversation_renamed AFTER UPDATE OF title ON conversation WHEN old.title <> '' BEGIN
-        UPDATE leftover SET removed = removed + 1;
-    END""",
-    f"""CREATE TRIGGER exchange_added AFTER INSERT ON exchange BEGIN
-        UPDATE conversation SET bytes = bytes + new.bytes, messages = messages + new.messages,
-            history = history + new.in_history
-        WHERE key = new.key >> {EXCHANGES};
-    END""",
-    f"""CREATE TRIGGER exchange_changed AFTER UPDATE OF bytes, messages, in_history ON exchange BEGIN
-        UPDATE conversation SET bytes = bytes + new.bytes - old.bytes,
-            messages = messages + new.messages - old.messages, history = history + new.in_history - old.in_history
-        WHERE key = new.key >> {EXCHANGES};
-    END""",
-    f"""CREATE TRIGGER exchange_removed AFTER DELETE ON exchange BEGIN
-        UPDATE conversation SET bytes = bytes - old.bytes, messages = messages - old.messages,
-            history = history - old.in_history
-        WHERE key = old.key >> {EXCHANGES};
-        DELETE FROM exchange_words WHERE rowid = old.key;
-        UPDATE leftover SET removed = removed + 1;
-    END""",
-    """CREATE TRIGGER item_added AFTER INSERT ON item BEGIN
-        UPDATE account SET bytes = bytes + new.bytes, revision = revision + 1 WHERE key = new.account;
-    END""",
-    """CREATE TRIGGER item_changed AFTER UPDATE ON item BEGIN
-        UPDATE account SET bytes = bytes + (key IS new.account) * new.bytes - (key IS old.account) * old.bytes,
-            revision = revision + 1
-        WHERE key IN (old.account, new.account);
-    END""",
-    """CREATE TRIGGER item_removed AFTER DELETE ON item BEGIN
-        UPDATE account SET bytes = bytes - old.bytes, revision = revision + 1 WHERE key = old.account;
-        DELETE FROM item_words WHERE rowid = old.key;
-        UPDATE leftover SET removed = removed + 1;
-    END""",
-    """CREATE TRIGGER item_reworded AFTER UPDATE OF text ON item WHEN new.text <> old.text BEGIN
-        DELETE FROM embedding WHERE item = new.key;
-        UPDATE item SET embedded = '' WHERE key = new.key;
-        UPDATE leftover SET removed = removed + 1;
-    END""",
-)
-
 
 def add_secrets() -> Iterator[str]:
     """Yield the statements that add new secrets."""
@@ -296,6 +244,5 @@ CREATE = (
     *WORDS,
     "INSERT INTO leftover (removed, swept) VALUES (0, 0)",
     *INDEXES,
-    *TRIGGERS,
 )
 """Creates everything but the secrets in an empty database."""

@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 from brain.concurrency import iterate
 from brain.errors import BadRequest, StoreError
 from brain.messages import Attachment, Count, Exchange, Item, Kind, Time, new_message_id
-from brain.store import exchanges, items, rows, tasks, users
+from brain.store import counts, exchanges, items, rows, tasks, users
 from brain.store.deletion import IMPORT_LEASE
 from brain.store.rows import MIB
 from brain.store.tx import Tx
@@ -392,10 +392,12 @@ class Import:
         before = asdict(users.count_rows(tx, self._user))
         for table in ("conversation", "item"):
             new = f"NOT EXISTS (SELECT 1 FROM {table} o WHERE o.account = ? AND o.id = {table}.id)"
-            tx.execute(
-                f"UPDATE {table} SET account = ?, import = NULL WHERE account IS NULL AND import = ? AND {new}",
+            given = tx.execute(
+                f"UPDATE {table} SET account = ?, import = NULL WHERE account IS NULL AND import = ? AND {new} "
+                "RETURNING bytes",
                 (self._user, self._import, self._user),
             )
+            counts.change_items(tx, self._user, sum(size for (size,) in given.fetchall()))
         for task in self._tasks.values():
             if task is not None:
                 tasks.insert(tx, self._user, task)
@@ -449,7 +451,7 @@ class Import:
 
     def _end_conversation(self, tx: Tx) -> None:
         if self._key is not None:
-            exchanges.update_times(tx, self._key)
+            exchanges.update_unsummarised(tx, self._key)
             exchanges.list_by_time(tx, self._key)
             users.check_conversation(tx, self._key, self._field)
         self._message_ids.clear()

@@ -26,7 +26,7 @@ from brain.messages import (
     to_answer_id,
     to_turn_id,
 )
-from brain.store import exchanges, rows, tasks, users
+from brain.store import counts, exchanges, rows, tasks, users
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
@@ -236,12 +236,12 @@ def _read_history(tx: Tx, conversation: int, history: History, before: int, rece
 
 def _remove_unfinished_report(tx: Tx, conversation: int) -> None:
     """Delete a report whose process ended before it. Its results are reported again."""
-    deleted = tx.execute(
-        "DELETE FROM exchange WHERE key = (SELECT max(key) FROM exchange WHERE key BETWEEN ? AND ?) "
-        "AND source = 'report' AND outcome IN ('interrupted', 'shutdown')",
-        exchanges.span(conversation),
-    )
-    if deleted.rowcount:
+    newest = "SELECT max(key) FROM exchange WHERE key BETWEEN ? AND ?"
+    unfinished = "source = 'report' AND outcome IN ('interrupted', 'shutdown')"
+    query = f"SELECT key FROM exchange WHERE key = ({newest}) AND {unfinished}"
+    row = tx.execute(query, exchanges.span(conversation)).fetchone()
+    if row is not None:
+        counts.delete_exchanges(tx, row[0], row[0])
         exchanges.update_sources(tx, conversation)
 
 
@@ -264,7 +264,7 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
         if not exchange.parts and tx.execute(query, (replaced, key)).fetchone() is not None:
             exchanges.remove(tx, key)  # a failed attempt replaces nothing
             return True
-        tx.execute("DELETE FROM exchange WHERE key >= ? AND key < ?", (replaced, key))
+        counts.delete_exchanges(tx, replaced, key - 1)
         exchanges.update_sources(tx, conversation)
     exists = "SELECT 1 FROM item WHERE account = ? AND id = ?"
     if any(tx.execute(exists, (user, item_id)).fetchone() is None for item_id in exchange.recalled_ids):
@@ -276,7 +276,7 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
     tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
     if exchange.private_data:
         users.mark_private_data(tx, user)
-    exchanges.update_times(tx, conversation)
+    exchanges.update_unsummarised(tx, conversation)
     exchanges.list_first(tx, conversation)
     if replaced is not None:
         exchanges.set_title(tx, conversation)
@@ -482,7 +482,7 @@ def _interrupt(tx: Tx, key: int) -> None:
         exchanges.write(tx, key, exchange)
     tx.execute("UPDATE exchange SET outcome = 'interrupted', resume = '', process = '' WHERE key = ?", (key,))
     tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
-    exchanges.update_times(tx, key >> EXCHANGES)
+    exchanges.update_unsummarised(tx, key >> EXCHANGES)
 
 
 class ConversationBusy(BadRequest):

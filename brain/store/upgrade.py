@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from brain.store.rows import moment
-from brain.store.schema import EXCHANGES, INDEXES, TABLES, TRIGGERS, add_secrets
+from brain.store.schema import EXCHANGES, INDEXES, TABLES, add_secrets
 from brain.task import MAX_USER_TEXT
 
 FIRST_VERSIONS = (1, 2)
@@ -138,7 +138,12 @@ _JOIN_MEMORIES = (
     "UPDATE conversation SET memory = same.kept FROM same WHERE memory = same.key",
     """UPDATE item SET untrusted = 1
         WHERE key IN (SELECT kept FROM same JOIN item i ON i.key = same.key WHERE i.untrusted = 1)""",
+    "UPDATE leftover SET removed = removed + 1 WHERE EXISTS (SELECT 1 FROM same)",
+    "DELETE FROM item_words WHERE rowid IN (SELECT key FROM same)",
+    "DELETE FROM embedding WHERE item IN (SELECT key FROM same)",
     "DELETE FROM item WHERE key IN (SELECT key FROM same)",
+    """UPDATE account SET bytes = (SELECT coalesce(sum(bytes), 0) FROM conversation WHERE account = account.key)
+        + (SELECT coalesce(sum(bytes), 0) FROM item WHERE account = account.key)""",
     "DROP TABLE same",
 )
 """Leaves one of the memories with the same text; erasing it still finds the questions that recalled the others."""
@@ -174,7 +179,6 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
         *(f"DROP TABLE {old}" for old in reversed(names)),
         *_MARK,
         *(statement.replace("INDEX ", "INDEX IF NOT EXISTS ", 1) for statement in INDEXES),
-        *(statement.replace("TRIGGER ", "TRIGGER IF NOT EXISTS ", 1) for statement in TRIGGERS),
         *_JOIN_MEMORIES,
         *add_secrets(),
     ):

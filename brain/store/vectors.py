@@ -9,7 +9,7 @@ from itertools import islice
 from operator import mul
 
 from brain.messages import Item, Kind
-from brain.store import items, rows, users
+from brain.store import counts, items, rows, users
 from brain.store.tx import Tx
 
 RESCORED = 100
@@ -142,6 +142,7 @@ def write(tx: Tx, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedd
                 (*row, model, _signs(value), struct.pack(f"<{len(value)}e", *value) + statistics),
             )
             tx.execute("UPDATE item SET embedded = ? WHERE key = ?", (model, row[0]))
+            counts.change_items(tx, row[1], 0)
 
 
 def _signs(vector: Sequence[float]) -> bytes:

@@ -130,6 +130,8 @@ def test_memories_of_0_2_0_that_say_the_same_become_one(file: Path) -> None:
             "UPDATE item SET text = ?, updated = updated + key WHERE key IN (6, 7, 8, 9)", (text,)
         )  # 6 is of bob
         db.execute("UPDATE item SET untrusted = (key = 7) WHERE kind = 'memory'")
+        vectors = "INSERT INTO vector (user, item, kind, model, signs, value) "
+        db.execute(f"{vectors} SELECT user, key, kind, 'm', x'', x'' FROM item")
         db.execute("""UPDATE exchange SET recalled_ids = '["2k3r","qzhu"]' WHERE recalled_ids LIKE '%2k3r%'""")
 
     async def recalling(store: Store) -> int:
@@ -153,6 +155,12 @@ def test_memories_of_0_2_0_that_say_the_same_become_one(file: Path) -> None:
             assert (before, await recalling(store)) == (1, 0)
 
     asyncio.run(main())
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+        rows = "SELECT bytes FROM item UNION ALL SELECT bytes FROM conversation"
+        assert len(db.execute(f"SELECT sum(bytes) FROM account UNION SELECT sum(bytes) FROM ({rows})").fetchall()) == 1
+        counts = "SELECT count(*) FROM item UNION SELECT count(*) FROM item_words UNION SELECT count(*) FROM embedding"
+        assert len(db.execute(counts).fetchall()) == 1
 
 
 def test_what_0_2_0_had_hidden_is_removed(file: Path) -> None:

@@ -13,7 +13,8 @@ class Fts5:
 
     def remove(self, tx: Tx, index: Index, key: int) -> None:
         tx.execute(f"DELETE FROM {index} WHERE rowid = ?", (key,))
-        tx.execute("UPDATE leftover SET removed = removed + 1")
+        # one row by its key: before a statement that may change several, FTS5 writes the changes that it has in memory
+        tx.execute("UPDATE leftover SET removed = removed + 1 WHERE rowid = 1")
 
     def matching(self, index: Index) -> str:
         return f"(SELECT rowid AS key FROM {index} WHERE {index} MATCH ?) matching"
