@@ -73,7 +73,7 @@ class Engine:
         reports: Reports on background tasks.
         archive: Records turns, if the setting ARCHIVE is set.
         runs: Runs of this process and of others.
-        is_closing: Whether the engine is about to close. New turns stop at once.
+        is_closing: Whether the engine is about to close, and takes no more turns.
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
@@ -91,6 +91,7 @@ class Engine:
         self.archive: Archive | None = None
         self.runs = RunRegistry()
         self.is_closing = False
+        self._ends_turns = False
         self._priority = Priority()
         self._timeouts = Timeouts(
             settings.model_idle_seconds, settings.model_first_token_seconds, settings.approval_seconds
@@ -154,7 +155,7 @@ class Engine:
             stack.push_async_callback(self._end_runs)
             if self.runs.processes is not None:
                 await self.runs.processes.open()
-            self.is_closing = False
+            self.is_closing = self._ends_turns = False
             self._runs_tasks = on_task_end is not None
             self._on_background_end = on_background_end
             if on_task_end is not None:
@@ -209,23 +210,28 @@ class Engine:
             raise BadRequest(message, "profile") from None
 
     async def drain(self) -> None:
-        """Take no more turns. If another process lives, let it continue the detached ones, and wait for the others."""
+        """Take no more turns. If another process lives, let it continue the detached ones, and wait for the others.
+
+        A turn that is just beginning is one of them. Afterwards, such a turn ends at once.
+        """
         self.is_closing = True
-        processes = self.runs.processes
-        if processes is None:
-            return
+        try:
+            if self.runs.processes is not None:
+                await self._drain(self.runs.processes)
+        finally:
+            self._ends_turns = True
+
+    async def _drain(self, processes: Processes) -> None:
         await processes.stop()
         if processes.can_take_over:  # unless it gets the same signal
             await asyncio.sleep(SETTLE_SECONDS)
             await processes.look()
-        if not processes.can_take_over:
-            return
-        processes.release_detached()
-        for run in self.runs.running:
-            if run.protocol == "task":
-                run.stop("shutdown")
         until = time.monotonic() + self.settings.drain_seconds
         while (running := self.runs.running) and processes.can_take_over and time.monotonic() < until:
+            processes.release_detached()
+            for run in running:
+                if run.protocol == "task":
+                    run.stop("shutdown")
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await asyncio.gather(*(run.wait_ended() for run in running))
@@ -481,7 +487,7 @@ class Engine:
         """Make a run of a turn, which the caller starts."""
         stored = admitted.stored
         run = self.runs.add(turn, protocol, options, epoch=0 if stored is None else stored.history.epoch)
-        if self.is_closing:
+        if self._ends_turns:
             run.stop("shutdown")
         run.on_end += prepared.on_end
         if prepared.recorder is not None:

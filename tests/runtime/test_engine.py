@@ -528,7 +528,7 @@ async def test_models_are_found_by_name_while_the_engine_is_open(chat: Chat) -> 
     with pytest.raises(BadRequest) as refused:
         engine.find_model("gpt")
     assert (refused.value.field, refused.value.status) == ("model", 400)
-    engine.is_closing = True
+    await engine.drain()
     await chat.say()
     assert chat.outcomes == ["shutdown"]
     await engine.close()

@@ -421,6 +421,24 @@ async def test_shutdown_hands_over_what_needs_no_client(here: Process, there: Pr
 
 
 @with_two
+async def test_a_turn_that_begins_while_its_process_stops_runs_to_its_end(here: Process, there: Process) -> None:
+    go = asyncio.Event()
+    await here.start(["a", go], conversation_id="d")
+    draining = asyncio.create_task(here.engine.drain())
+    await asyncio.sleep(0)
+    assert here.engine.is_closing
+    late = await here.start(["b"])
+    await late.wait_ended()
+    assert not draining.done()
+    go.set()
+    await draining
+    assert [(one.answer, one.outcome) for one in await here.stored()] == [("b", "complete")]
+    last = await here.start(["d"], conversation_id="f")
+    await last.wait_ended()
+    assert last.snapshot().outcome == "shutdown"
+
+
+@with_two
 async def test_a_turn_that_has_moved_is_found_while_its_first_process_stops(here: Process, there: Process) -> None:
     moved = await here.start(["One, ", asyncio.Event()], **DETACHED)
     other = await here.start([asyncio.Event()], conversation_id="d")  # for which that process waits
