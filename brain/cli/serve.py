@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -246,6 +246,8 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: Any = None) -> None:
         for server in self.servers:
             server.close()
+        for connection in cast(set[Protocol], self.server_state.connections.copy()):
+            connection.end_when_idle()
         draining = asyncio.create_task(self._state.stop_turns())
         while not (draining.done() or self.force_exit):
             await asyncio.wait({draining}, timeout=FORCED_EXIT_SECONDS)

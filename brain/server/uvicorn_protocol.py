@@ -75,6 +75,7 @@ class Protocol(HttpToolsProtocol):
         self._address: str | None = None  # the address that counts this connection
         self._limit_reached: Reason | None = None  # the limit that rejects this connection
         self._is_rejecting = False
+        self._is_last = False  # whether the next request is the last one
         if self._state.make_protocol is None:
             self._state.make_protocol = partial(type(self), *args, **kwargs)
 
@@ -137,6 +138,8 @@ class Protocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         self._cycles.append(self.cycle)
+        if self._is_last:
+            self.cycle.keep_alive = False
         extensions: dict[str, Any] = {
             WRITE_EXTENSION: partial(write_chunk, self.cycle),
             ABORT_EXTENSION: self.transport.abort,
@@ -171,6 +174,19 @@ class Protocol(HttpToolsProtocol):
             self.transport.abort()  # the response would become part of another one
         elif not self.transport.is_closing():
             super().send_400_response(msg)
+
+    def end_when_idle(self) -> None:
+        """Close the connection after its last response, which may be sent: the process takes no more turns.
+
+        A proxy would otherwise send new requests on connections that it keeps. Other processes keep none.
+        """
+        if self._is_private:
+            return
+        self._is_last = True
+        if self._cycles:
+            self._cycles[-1].keep_alive = False
+        elif self.cycle is not None:
+            self.transport.close()
 
     def shutdown(self) -> None:
         """Close the connection; abort it later if the client blocks it."""

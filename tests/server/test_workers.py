@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -255,6 +255,36 @@ def test_a_signal_ends_all_turns_and_processes(
         assert (events[-1][1]["code"], events[-1][1]["recoverable"]) == ("shutdown", True)
         errors = sorted((data["name"], data["code"]) for kind, data in events if kind == "specialist_error")
         assert errors == sorted((name, "cancelled") for name in WAITING)
+
+
+def test_a_process_that_waits_for_its_turns_closes_idle_connections(tmp_path: Path) -> None:
+    """A proxy would otherwise send new turns on connections that it keeps."""
+    waiting = ["SPECIALIST_REQUEST[who]"], ["SPECIALIST_REQUEST[waits]"]
+    with serving(tmp_path, *waiting, workers=1) as brain, serving(tmp_path, *waiting, workers=1) as other:
+        other.url()
+        with ExitStack() as stack:
+            caller = Caller(brain.url(), '"name":"waits"', stack)
+            address = "127.0.0.1", int(brain.url().rpartition(":")[2])
+            new, idle = (stack.enter_context(socket.create_connection(address, WAIT_SECONDS)) for _ in range(2))
+            request, found = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b""
+            idle.sendall(request)
+            while b'{"status":"ok"}' not in found:
+                found += idle.recv(65536)
+            brain.process.send_signal(signal.SIGTERM)
+            with suppress(ConnectionError):
+                while True:
+                    socket.create_connection(address, WAIT_SECONDS).close()
+            new.sendall(request)
+            assert b"\r\nconnection: close\r\n" in new.makefile("rb").read()
+            with suppress(ConnectionError):
+                idle.sendall(request)
+                assert idle.recv(65536) == b""
+            turn = re.findall(r'"turn_id":"(\w+)"', caller.text)[0]
+            cancel = httpx.post(f"{other.url()}/v1/turns/{turn}/cancel", trust_env=False, timeout=WAIT_SECONDS)
+            assert cancel.status_code == 202
+            caller.read_rest()
+            assert '"stop_reason":"cancelled"' in caller.text
+        assert brain.end()[0] == 0
 
 
 def test_clients_that_read_or_send_nothing_do_not_delay_the_stop(tmp_path: Path) -> None:
