@@ -192,8 +192,13 @@ def problem(answer: Answer | httpx.Response) -> tuple[int, str, str | None]:
 
 def client_of(server: Server, key: str | None = None, **headers: str) -> httpx.Client:
     """A client of the server, with a key or without."""
+    return client_at(server.url, key, **headers)
+
+
+def client_at(url: str, key: str | None = None, **headers: str) -> httpx.Client:
+    """A client of the server at this URL."""
     sent = headers if key is None else {"authorization": f"Bearer {key}", **headers}
-    return httpx.Client(base_url=server.url, headers=sent, timeout=WAIT_SECONDS, trust_env=False, verify=False)
+    return httpx.Client(base_url=url, headers=sent, timeout=WAIT_SECONDS, trust_env=False, verify=False)
 
 
 def post(url: str, **options: Any) -> Answer:

@@ -1,22 +1,18 @@
 """Behind nginx, set up as the documentation has it: which server gets a request, and what passes."""
 
-import os
-import shutil
 import socket
 import ssl
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
-import pytest
 import trustme
 from brain_servers import Process, brain_served, client_of, post, script
 from limits import WAIT_SECONDS
+from nginx_proxy import NEEDS_NGINX, proxied
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "how-to" / "nginx.md"
-NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 SPECIALIST = '''\
 """A specialist that reports its process."""
 
@@ -32,7 +28,7 @@ async def who() -> str:
 '''
 USERS = [f"user{number}" for number in range(20)]
 
-pytestmark = [pytest.mark.nginx, pytest.mark.skipif(NGINX is None, reason="nginx is not installed")]
+pytestmark = NEEDS_NGINX
 
 
 def test_a_user_gets_the_same_server_and_tokens_are_not_held_back(tmp_path: Path) -> None:
@@ -47,7 +43,7 @@ def test_a_user_gets_the_same_server_and_tokens_are_not_held_back(tmp_path: Path
     with ExitStack() as stack:
         servers = [stack.enter_context(Process("serve", "--port", "0", env=env)) for _ in range(2)]
         addresses = {f"127.0.0.1:{8001 + n}": server.url().partition("//")[2] for n, server in enumerate(servers)}
-        url = f"http://{stack.enter_context(proxied(tmp_path, 'nginx', addresses, listens='127.0.0.1:8000'))}"
+        url = f"http://{stack.enter_context(proxied(tmp_path, block_of('nginx'), addresses, listens='127.0.0.1:8000'))}"
 
         def worker(headers: Mapping[str, str]) -> str:
             events = post(url, json={"message": "who?"}, headers=headers).events
@@ -79,7 +75,7 @@ def test_over_https_and_below_a_path(tmp_path: Path) -> None:
     with brain_served(KEYS="a-key:ann") as server, client_of(server) as direct:
         replaced["127.0.0.1:8000"] = direct.base_url.netloc.decode()
         with (
-            proxied(tmp_path, "nginx https", replaced, listens="443") as address,
+            proxied(tmp_path, block_of("nginx https"), replaced, listens="443") as address,
             httpx.Client(verify=tls, trust_env=False, timeout=WAIT_SECONDS) as client,
         ):
             origin = f"https://{address.replace('127.0.0.1', 'localhost')}"
@@ -101,26 +97,6 @@ def test_over_https_and_below_a_path(tmp_path: Path) -> None:
                 assert secure.selected_alpn_protocol() == "h2"
 
 
-@contextmanager
-def proxied(folder: Path, block: str, replaced: Mapping[str, str], *, listens: str) -> Iterator[str]:
-    """Nginx as this block of the documentation sets it up, with real addresses and files; yields its address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    found = GUIDE.read_text("utf-8").partition(f"<!-- {block} -->\n```nginx\n")[2].partition("```")[0]
-    for documented, real in {f"listen {listens}": f"listen 127.0.0.1:{port}", **replaced}.items():
-        assert documented in found
-        found = found.replace(documented, real)
-    paths = "".join(f"{kind}_temp_path {folder};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    config = f"daemon off; pid {folder}/pid; events {{}} http {{ access_log off; {paths} {found} }}"
-    (folder / "nginx.conf").write_text(config, "utf-8")
-    proxy = subprocess.Popen([str(NGINX), "-c", folder / "nginx.conf", "-e", "stderr"])
-    try:
-        listening = False
-        while not listening:
-            assert proxy.poll() is None
-            with socket.socket() as probe:
-                listening = probe.connect_ex(("127.0.0.1", port)) == 0
-        yield f"127.0.0.1:{port}"
-    finally:
-        proxy.terminate()
-        proxy.wait(WAIT_SECONDS)
+def block_of(name: str) -> str:
+    """The configuration that follows this comment in the guide."""
+    return GUIDE.read_text("utf-8").partition(f"<!-- {name} -->\n```nginx\n")[2].partition("```")[0]

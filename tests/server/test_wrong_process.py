@@ -1,7 +1,7 @@
-"""Two servers with one store: a request about a turn of the other one has the same response as at the right one.
+"""Servers with one store: a request about a turn of another one has the same response as at the right one.
 
-Each scenario runs twice, with its requests at the process of the turn and at the other one. All that the client gets
-must be equal: status, headers, and bodies, except for IDs and times.
+Each scenario runs twice, with its requests at the process of the turn, and at another one or at nginx, which sends them
+to any replica. All that the client gets must be equal: status, headers, and bodies, except for IDs and times.
 """
 
 import asyncio
@@ -9,14 +9,19 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Server, brain_served, client_of, plain
+from brain_servers import Server, brain_served, client_at, client_of, plain
 from limits import WAIT_SECONDS
+from model_servers import OpenAIServer, Pass, ReceivedRequest, Wait, in_thread, models
+from nginx_proxy import NEEDS_NGINX, proxied
+from replicas import replicas
 from sse_events import Event
 from sse_events import events as read_events
 from sse_events import read as read_all
@@ -33,8 +38,9 @@ ANN = "a-key"
 KEYS = f"{ANN}:ann,{ZOE}:Zoë ☃;/%"
 LETTER = 'SPECIALIST_REQUEST[letter:{"to":"Ann"}]'
 ASKS: Sequence[str] = [f"One. {LETTER}"]
-CONNECTION = ("connection", "date", "server")
-"""Headers of the connection, and those that each server adds itself."""
+CONNECTION = ("connection", "date", "server", "x-accel-buffering")
+"""Headers of the connection, those that each server adds itself, and that which nginx takes."""
+DEPLOYED = Path(__file__).parent.parent.parent / "deploy" / "several-machines" / "nginx.conf"
 Json = dict[str, Any]
 
 
@@ -42,6 +48,19 @@ Json = dict[str, Any]
 async def letter(to: str) -> str:
     """Sends a letter."""
     return f"Sent to {to}."
+
+
+LETTER_FILE = '''\
+"""The same, for other processes."""
+
+from brain import specialist
+
+
+@specialist(approval="always")
+async def letter(to: str) -> str:
+    """Sends a letter."""
+    return f"Sent to {to}."
+'''
 
 
 def processes_of(server: Server) -> Processes:
@@ -74,6 +93,114 @@ def two_served(store: str, **values: object) -> Iterator[tuple[Server, Server]]:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
     with two_served(f"sqlite:{tmp_path_factory.mktemp('two') / 'brain.db'}") as servers:
         yield servers
+
+
+Passes = Sequence[Sequence[Item] | str]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Servers of one store.
+
+    Attributes:
+        owner: The URL of the server that begins turns, or of nginx.
+        right: The URL at which a scenario is right.
+        other: The URL that must be as right.
+        play: Lets the model of all servers play these passes from now on.
+        left: Names of tasks of turns and requests that do not end, as far as they are known.
+    """
+
+    owner: str
+    right: str
+    other: str
+    play: Callable[[Passes], None]
+    left: Callable[[], list[str]]
+
+
+class Scripted(OpenAIServer):
+    """A model that plays the first pass for a message, and the second one after a result."""
+
+    def __init__(self) -> None:
+        super().__init__(answers=models("m", owned_by="anybody"))
+        self.scripted: Passes = ()
+
+    async def answer(
+        self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if request.path in self.generating:
+            last = str(request.body["messages"][-1]["content"])
+            number = int("[SPECIALIST_" in last)
+            items = self.scripted[number] if number < len(self.scripted) else ()
+            texts = [items] if isinstance(items, str) else [one for one in items if isinstance(one, str)]
+            waits = [Wait(10 * WAIT_SECONDS)] if len(texts) < len(items) and not isinstance(items, str) else []
+            self._passes = iter([Pass(("".join(texts), *waits))])  # one piece, since a read may have several
+        await super().answer(request, reader, writer)
+
+
+@contextmanager
+def three_replicas(folder: Path, store: str) -> Iterator[tuple[list[str], Scripted]]:
+    """Serve three replicas that know of each other; yield their URLs and their model. Only the first one runs tasks."""
+    (folder / "specialists").mkdir()
+    (folder / "specialists" / "letter.py").write_text(LETTER_FILE, "utf-8")
+    with in_thread(model := Scripted()):
+        env = {
+            "BRAIN_STORE": store,
+            "BRAIN_KEYS": KEYS,
+            "BRAIN_MODEL": "openai:m",
+            "BRAIN_MODEL_URL": model.url,
+            "BRAIN_SPECIALISTS_FOLDER": str(folder / "specialists"),
+            "BRAIN_ALLOWED_SPECIALISTS": "letter",
+            "BRAIN_TURNS_A_MINUTE": "0",
+            "BRAIN_ORIGINS": "https://page.example",
+        }
+        idle = env | {"BRAIN_TASKS_AT_ONCE": "0"}
+        with replicas(folder, [env, idle, idle]) as urls:
+            model.scripted = [["One. ", asyncio.Event()]]
+            for number, url in enumerate(urls):
+                _wait_known(url, [one for one in urls if one != url], f"known-{number}")
+            yield urls, model
+
+
+def _wait_known(url: str, others: Sequence[str], chat: str) -> None:
+    """Wait until other servers find the newest turn of a conversation at this one."""
+    with ExitStack() as stack:
+        client = stack.enter_context(client_at(url, ZOE))
+        with client.stream("POST", "/ai-sdk/chat", json=chat_body(chat, resumable=True)) as response:
+            pieces, text = response.iter_text(), ""
+            while "One." not in text:
+                text += next(pieces)
+        for other in others:
+            asked = stack.enter_context(client_at(other, ZOE))
+            status = 204
+            while status == 204:
+                with asked.stream("GET", f"/ai-sdk/chat/{chat}/stream") as response:
+                    status = response.status_code
+            assert status == 200
+        turn = client.get(f"/v1/conversations/{chat}").json()["turn_id"]
+        assert client.post(f"/v1/turns/{turn}/cancel").status_code == 202
+
+
+@pytest.fixture(scope="module", params=["one process", "replicas", pytest.param("nginx", marks=NEEDS_NGINX)])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if request.param == "one process":
+        owner, other = pair = request.getfixturevalue("pair")
+
+        def play(passes: Passes) -> None:
+            for server in pair:
+                server.play(Player(*passes, name="builtin"))
+
+        yield Cluster(owner.url, owner.url, other.url, play, lambda: [*owner.left(), *other.left()])
+        return
+    folder = tmp_path_factory.mktemp("replicas")
+    with ExitStack() as stack:
+        urls, model = stack.enter_context(three_replicas(folder, f"sqlite:{folder / 'brain.db'}"))
+        owner, other = urls[0], urls[2]
+        if request.param == "nginx":
+            replaced = {f"replica{number}:8000": url.removeprefix("http://") for number, url in enumerate(urls, 1)}
+            config = DEPLOYED.read_text("utf-8")
+            address = stack.enter_context(proxied(folder, config, replaced, listens="80"))
+            owner = other = f"http://{address}"
+        yield Cluster(owner, urls[0], other, partial(setattr, model, "scripted"), list)
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +285,7 @@ class Case:
 
 def normal(text: str) -> str:
     """A response without IDs, ports and times."""
-    text = re.sub(r"127\.0\.0\.1:[0-9]+", "HOST", plain(text.encode()))
+    text = re.sub(r"127\.0\.0\.[0-9]:[0-9]+", "HOST", plain(text.encode()))
     text = re.sub(r"\b(task|work|chatcmpl-)-?[0-9a-f]{12,32}\b", "ID", text)
     text = re.sub(r"(?m)^content-length: .*", "content-length", text)
     text = re.sub(
@@ -533,14 +660,12 @@ def unknown_turns(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_wrong_process_gives_the_answer_of_the_right_one(pair: tuple[Server, Server], name: str) -> None:
+def test_the_wrong_process_gives_the_answer_of_the_right_one(cluster: Cluster, name: str) -> None:
     run, passes = SCENARIOS[name]
     seen = []
-    owner, other = pair
-    for asked, place in ((owner, "owner"), (other, "other")):
-        for server in pair:
-            server.play(Player(*passes, name="builtin"))
-        with client_of(owner, ZOE) as at_owner, client_of(asked, ZOE) as client:
+    for owner, asked, place in ((cluster.right, cluster.right, "owner"), (cluster.owner, cluster.other, "other")):
+        cluster.play(passes)
+        with client_at(owner, ZOE) as at_owner, client_at(asked, ZOE) as client:
             case = Case(at_owner, client, f"chat-{name}-{place}")
             run(case)
         seen.append(case.seen)
@@ -548,8 +673,15 @@ def test_the_wrong_process_gives_the_answer_of_the_right_one(pair: tuple[Server,
     for response, right in zip(found, expected, strict=True):
         assert response.splitlines() == right.splitlines()
         assert "\n503\n" not in response
-    for server in pair:
-        assert server.left() == []
+    assert cluster.left() == []
+
+
+def test_nginx_sends_turns_to_all_replicas(request: pytest.FixtureRequest, cluster: Cluster) -> None:
+    cluster.play(["One."])
+    with client_at(cluster.owner, ZOE) as client:
+        turns = [client.post("/v1/turns", json={"message": "Hi"}).json()["turn_id"] for _ in range(12)]
+    processes = {turn[1:9] for turn in turns}
+    assert len(processes) == (3 if "nginx" in request.node.callspec.id else 1)
 
 
 def test_expired_turns_of_both_processes_are_gone_at_once(pair: tuple[Server, Server]) -> None:
