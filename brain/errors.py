@@ -15,7 +15,8 @@ BrainError
 │   ├── ContentFiltered      models: its content filter rejects the request, or stopped the answer
 │   └── UnreadableData       models: it sent something that breaks its protocol
 ├── StoreError               store: the store cannot be read or written
-│   └── Damaged              store: a row cannot be read; readers skip it
+│   ├── Damaged              store: a row cannot be read; readers skip it
+│   └── OutcomeUnknown       store: the connection to the database was lost while a write was committed
 ├── Refused                  specialists, net, models: a specialist, or what it uses, rejects a call
 └── CommandError             cli: a command fails
     └── UsageError           cli: its arguments are wrong
@@ -188,6 +189,10 @@ class StoreError(BrainError):
         super().__init__(f"{message} ({detail})" if detail else message)
         self.message = message
         self.may_pass = may_pass
+
+
+class OutcomeUnknown(StoreError):
+    """The connection to the database was lost while a write was committed, and the database cannot be asked."""
 
 
 class Refused(BrainError):

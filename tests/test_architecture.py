@@ -55,6 +55,7 @@ OWNERS = {
         "brain.models.reply",
     },
     "ollama": {"brain.models.ollama"},
+    "psycopg": {"brain.store.postgresql.database"},
     "jsonschema": {"brain.plugins.schema", "brain.plugins.specialist"},
     "prometheus_client": {"brain.telemetry.metrics"},
     "opentelemetry": {"brain.telemetry.tracing"},

@@ -129,7 +129,7 @@ class Background:
                 return False
             embedded = zip(rows, embeddings, strict=True)
             await self._store.write_unsynced(
-                vectors.write, key, [(user, item.id, item.text, vector) for (user, item), vector in embedded]
+                vectors.write, [(user, item.id, item.text, vector) for (user, item), vector in embedded], key
             )
             if len(rows) == BATCH:
                 await asyncio.sleep(max(MIN_VECTORS_REST, VECTORS_REST * seconds))

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, get_args
 from urllib.parse import urlsplit
@@ -126,11 +125,15 @@ class Engine:
                 stack.push_async_callback(self.archive.close)
             self.persistence = Persistence(self.store, self.runs, self._window.messages)
             self.memory = Memory(
-                self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
+                self.store,
+                tokens=self.settings.recall_tokens,
+                rest_seconds=self.settings.rest_seconds,
+                now=self.store.now,
             )
-            self.tasks = Tasks(self.store, self.settings, _now, self._check_private_task)
+            self.tasks = Tasks(self.store, self.settings, self.store.now, self._check_private_task)
+            self.store.database.on_change = self.tasks.notify
             self.reports = TaskReports(
-                self.store, self.tasks, self.settings, self._begin_report, self.runs.find_newest_here, _now
+                self.store, self.tasks, self.settings, self._begin_report, self.runs.find_newest_here, self.store.now
             )
             await stack.enter_async_context(self.registry.running())
             self._assistant = Assistant(self.settings, self.registry, self.store, self.memory.store_version)
@@ -594,7 +597,7 @@ class Engine:
     async def context_exchanges(self, user: str, conversation_id: str, model: Model) -> Sequence[Exchange]:
         """Return the exchanges of a conversation that a model reads before the next question."""
         history = await self.store.read(turns.history, user, conversation_id, self._window.messages)
-        question = Exchange("", started=_now())
+        question = Exchange("", started=self.store.now())
         return context_window.select_window(history, question, self._window, model.context_tokens).exchanges
 
     async def delete(self, user: str, conversation_id: str) -> bool:
@@ -706,7 +709,3 @@ def _user_messages(history: History) -> list[UserMessage]:
         for text in exchange.user_messages
         if text
     ]
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

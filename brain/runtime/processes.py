@@ -304,12 +304,12 @@ class Processes:
         if not writes and not self._others:
             return
 
-        def write_all(tx: Tx) -> list[_Running]:
+        def write_all(tx: Tx, process: str) -> list[_Running]:
             processes.renew(tx, self.address)
             return [one for one, draft in writes if not draft(tx)]
 
         try:
-            lost = await self._store.write_unsynced(write_all)
+            lost = await self._store.write_unsynced(write_all, self.process)
         except StoreError:
             for one, _ in writes:
                 one.stored.forget_draft()
@@ -399,9 +399,8 @@ class Processes:
         """Interrupt a waiting turn. If that fails, it waits for the next look."""
         if (waiting := self._waiting.pop(turn_id, None)) is None:
             return
-        history = waiting.claimed.history
         try:
-            await self._store.write(turns.interrupt, history.key, history.epoch)
+            await self._store.write(turns.interrupt, waiting.claimed.history)
         except StoreError:
             self._waiting[turn_id] = waiting
             raise

@@ -65,7 +65,7 @@ class StoredExchange:
         history = self.history
         try:
             if self.is_released:
-                await self._store.write(turns.release, history.key, history.epoch, self.last(), exchange)
+                await self._store.write(turns.release, history, self.last(), exchange)
             else:
                 end = None if self.task_end is None else self.task_end(exchange)
                 if not await self._store.end(history, exchange, end):
@@ -88,7 +88,7 @@ class StoredExchange:
         self._note(exchange)
         history = self.history
         try:
-            is_own = await self._store.write(turns.checkpoint, history.key, history.epoch, self.last(), exchange)
+            is_own = await self._store.write(turns.checkpoint, history, self.last(), exchange)
         except StoreError:
             self.forget_draft()
             raise
@@ -102,17 +102,17 @@ class StoredExchange:
         The write returns whether this process still has the turn.
         """
         last, end, former = self.last(), _end(exchange), self._end
-        key, epoch = self.history.key, self.history.epoch
+        history = self.history
         goes_on = end.text.startswith(former.text) and former.turn_pass in (0, end.turn_pass)
         if not goes_on or _shape(exchange) != self._shape:
             self._note(exchange)
-            return lambda tx: turns.checkpoint(tx, key, epoch, last, exchange)
+            return lambda tx: turns.checkpoint(tx, history, last, exchange)
         added = _added(self._annotations, exchange.annotations)
         appended = Appended(end.text[len(former.text) :], end.turn_pass, added)
         if not appended.text and not appended.annotations:
             return None
         self._note(exchange)
-        return lambda tx: turns.append(tx, key, epoch, last, appended)
+        return lambda tx: turns.append(tx, history, last, appended)
 
     def _note(self, exchange: Exchange) -> None:
         self._shape, self._end = _shape(exchange), _end(exchange)

@@ -332,7 +332,7 @@ class TaskRunner:
 
     async def _store_activity(self, task: Task, run: Run, activity: str) -> None:
         """Store what a run does now, and stop it if this process no longer owns the task."""
-        is_owned = await self._store.write_unsynced(tasks.set_turn, task.id, run.id, activity)
+        is_owned = await self._store.write_unsynced(tasks.set_turn, task, run.id, activity)
         if not is_owned:
             run.stop("cancelled")
         self._notify()

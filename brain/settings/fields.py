@@ -33,7 +33,7 @@ def _setting(default: Any, rule: Rule, meaning: str, shown: str | None = None, e
         example: A good value for errors; the default without it.
     """
     metadata = {"rule": rule, "meaning": meaning, "shown": shown, "example": example or _format(default)}
-    return field(default=default, metadata=metadata, repr=not rule.secret and rule is not parsers.URL)
+    return field(default=default, metadata=metadata, repr=not rule.secret and rule not in (parsers.URL, parsers.STORE))
 
 
 def _format(default: Any) -> str:
@@ -234,8 +234,9 @@ class Settings:
     )
     store: str | None = _setting(
         None,
-        Rule(parsers.store, "`sqlite:PATH` or `memory:`"),
-        "database for conversations and memory. `memory:` stores nothing on disk",
+        parsers.STORE,
+        "database for conversations and memory: a file, a database on a PostgreSQL server that several machines share, "
+        "or `memory:`, which stores nothing on disk",
         "`sqlite:` file in the user's data folder",
         "sqlite:brain.db",
     )

@@ -178,12 +178,18 @@ def price(value: Any) -> float:
 
 
 def store(value: Any) -> str:
-    """Parse `memory:`, or `sqlite:` with the path of a file."""
+    """Parse `memory:`, `sqlite:` with the path of a file, or the URL of a PostgreSQL database."""
     place = text(value)
     kind, colon, path = place.partition(":")
-    if not colon or (kind, bool(path.strip())) not in (("memory", False), ("sqlite", True)):
+    if kind in ("postgresql", "postgres"):
+        if not path.startswith("//") or not urlsplit(place).path.strip("/"):
+            raise ValueError
+    elif not colon or (kind, bool(path.strip())) not in (("memory", False), ("sqlite", True)):
         raise ValueError
     return place
+
+
+STORE = Rule(store, "`sqlite:PATH`, `postgresql://USER@HOST/NAME` or `memory:`")
 
 
 def models(value: Any) -> tuple[str, ...]:

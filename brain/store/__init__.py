@@ -4,9 +4,14 @@ from pathlib import Path
 
 import platformdirs
 
+from brain.errors import StoreError
+from brain.installation import install_command
 from brain.store.database import Database
 from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
+
+POSTGRESQL = ("postgresql", "postgres")
+"""Schemes of URLs."""
 
 
 async def open_store(setting: str | None) -> Store:
@@ -24,9 +29,20 @@ def database_of(setting: str | None) -> Database:
     """Return the database that STORE names, which is not opened.
 
     Args:
-        setting: `memory:`, `sqlite:` and the path of a file, or None for the file in the user's data directory.
+        setting: `memory:`, `sqlite:` and the path of a file, the URL of a PostgreSQL database, or None for the file in
+            the user's data directory.
+
+    Raises:
+        StoreError: the extra `postgres` is not installed.
     """
     kind, _, place = (setting or "sqlite:").partition(":")
     if kind == "memory":
         return SQLite(None)
+    if kind in POSTGRESQL:
+        try:
+            from brain.store.postgresql.database import PostgreSQL
+        except ModuleNotFoundError as error:
+            command = install_command("postgres")
+            raise StoreError(f"STORE=postgresql: needs the extra `postgres`. Try: {command}") from error
+        return PostgreSQL(setting or "")
     return SQLite(Path(place).expanduser() if place else platformdirs.user_data_path("brain") / "brain.db")

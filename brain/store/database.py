@@ -23,8 +23,9 @@ Work = Callable[[Tx], T]
 class Database(ABC):
     """A database. Open it once and close it once.
 
-    A function that is called with a string first, mostly the name of a user, may run beside those of others, but not
-    beside another one that writes with the same string. One that writes without runs alone.
+    Each function has an owner: its first argument if that is a string, such as the name of a user, or the attribute
+    `user` of its first argument. Writes of one owner run in order, one after another. A write without an owner runs
+    alone: it reads or changes data of several users.
 
     Args:
         clock: Returns seconds since 1970.
@@ -191,5 +192,7 @@ class Database(ABC):
 
 
 def _owner(args: tuple[Any, ...]) -> str | None:
-    """Return whose data a function uses: its first argument, if that is a string."""
-    return args[0] if args and isinstance(args[0], str) else None
+    """Return the owner of a function by its arguments."""
+    first = args[0] if args else None
+    owner = first if isinstance(first, str) else getattr(first, "user", None)
+    return owner if isinstance(owner, str) else None

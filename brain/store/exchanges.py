@@ -283,7 +283,7 @@ def index_some(tx: Tx) -> bool:
 
     Many turns are indexed together, since each write changes several pages of the index.
     """
-    found = tx.execute(f"{_UNINDEXED} LIMIT ?", (INDEXED_AT_ONCE,)).fetchall()
+    found = tx.execute(f"{_UNINDEXED} LIMIT ?{tx.lock_rows}", (INDEXED_AT_ONCE,)).fetchall()
     for row in found:
         for exchange in rows.readable(rows.read_exchange, [row]):
             if exchange.source != "task":

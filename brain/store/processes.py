@@ -8,7 +8,7 @@ gone.
 from typing import NamedTuple
 
 from brain.store.rows import SECOND
-from brain.store.schema import PROCESS_SECRET
+from brain.store.schema import PROCESS_SECRET, VERSION
 from brain.store.tx import Tx
 
 LEASE_SECONDS = 3.0
@@ -41,8 +41,8 @@ def read(tx: Tx) -> list[Process]:
 
 def add(tx: Tx, address: str) -> str:
     """Add this process, and return the secret that all processes share."""
-    query = "INSERT INTO process (id, address, until) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-    tx.execute(query, (tx.process, address, _until(tx)))
+    query = "INSERT INTO process (id, address, until, version) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    tx.execute(query, (tx.process, address, _until(tx), VERSION))
     return str(tx.execute("SELECT result FROM exam WHERE name = ?", (PROCESS_SECRET,)).fetchone()[0])
 
 

@@ -126,12 +126,14 @@ TABLES = {
         last INTEGER NOT NULL,
         data TEXT NOT NULL
     ) STRICT""",
-    # a process lives while it has a row. `until` is on the monotonic clock of the machine
+    # a process lives while it has a row. `until` is on the monotonic clock of the machine, or the clock of the server;
+    # `version` is that of the tables which it knows
     "process": """CREATE TABLE process (
         id TEXT PRIMARY KEY,
         address TEXT NOT NULL,
         until INTEGER NOT NULL,
-        is_stopping INTEGER NOT NULL DEFAULT 0
+        is_stopping INTEGER NOT NULL DEFAULT 0,
+        version INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID""",
     # the four tables of `tasks.py`; `data` is a `Task` or `Packet` as JSON, and the other columns are for queries
     "task": """CREATE TABLE task (

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from brain.errors import BadRequest, StoreError
+from brain.errors import BadRequest, OutcomeUnknown, StoreError
 from brain.messages import Attachment, Exchange, History
 from brain.store import conversations, deletion, exchanges, processes, tasks, transfer, turns, vectors
 from brain.store.conversations import Conversation
@@ -162,19 +162,30 @@ class Store:
             if earlier_files:
                 history.attachments = await self.read(turns.attachments, earlier_files)
         except (asyncio.CancelledError, StoreError):
-            dropping = asyncio.create_task(self._drop_late(beginning), name="drop")
+            dropping = asyncio.create_task(self._drop_late(beginning, user, conversation_id, question), name="drop")
             self._dropping.add(dropping)
             dropping.add_done_callback(self._dropping.discard)
             raise
         return history
 
-    async def _drop_late(self, beginning: "asyncio.Future[tuple[History, Sequence[int]]]") -> None:
+    async def _drop_late(
+        self,
+        beginning: "asyncio.Future[tuple[History, Sequence[int]]]",
+        user: str,
+        conversation_id: str,
+        question: Exchange,
+    ) -> None:
         try:
             history, _ = await beginning
+        except OutcomeUnknown:
+            history = History(conversation_id, user=user, question=question)
+            drop = turns.drop_unknown
         except (BadRequest, StoreError):
             return
+        else:
+            drop = turns.drop
         try:
-            await self.drop(history)
+            await self._unwritten.write(history, partial(drop, history=history))
         except StoreError as error:
             log.warning("the question of a turn that did not begin could not be deleted: %s", error)
 
@@ -206,8 +217,8 @@ class Store:
 
         def write(tx: Tx) -> None:
             nonlocal is_taken
-            existed = turns.end(tx, history.key, history.epoch, ended)
-            is_taken = not existed and turns.is_taken(tx, history.key, history.epoch)
+            existed = turns.end(tx, history, ended)
+            is_taken = not existed and turns.is_taken(tx, history)
             if isinstance(task_end, RunEnd):
                 tasks.end_run(tx, task_end._replace(exchange=ended))
             elif task_end is not None and existed:
@@ -222,7 +233,7 @@ class Store:
 
     async def drop(self, history: History) -> None:
         """Delete the question of a turn that did not begin."""
-        await self._unwritten.write(history, lambda tx: turns.drop(tx, history.key, history.epoch))
+        await self._unwritten.write(history, lambda tx: turns.drop(tx, history))
 
     # conversations
 
@@ -253,7 +264,7 @@ class Store:
 
     async def _index_words(self) -> None:
         if await self.search(exchanges.has_unindexed):
-            await self.database.write_in_steps(exchanges.index_some)
+            await self.database.write_in_steps(exchanges.index_some, "index")
 
     async def _sweep_forever(self) -> None:
         """Sweep every few seconds."""

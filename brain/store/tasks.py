@@ -669,14 +669,14 @@ def correct_times(tx: Tx, times: Sequence[tuple[Task, datetime]]) -> None:
             append(tx, _write(tx, msgspec.structs.replace(task, next_run=time)), "state")
 
 
-def set_turn(tx: Tx, task_id: str, turn_id: str, activity: str) -> bool:
+def set_turn(tx: Tx, task: Task, turn_id: str, activity: str) -> bool:
     """Record what a running task does; return whether the process still owns the task."""
-    row = tx.execute("SELECT data FROM task WHERE id = ? AND process = ?", (task_id, tx.process)).fetchone()
-    task = None if row is None else read(row[0])
-    if task is None:
+    row = tx.execute("SELECT data FROM task WHERE id = ? AND process = ?", (task.id, tx.process)).fetchone()
+    stored = None if row is None else read(row[0])
+    if stored is None:
         return False
-    changed = msgspec.structs.replace(task, turn_id=turn_id, activity=activity)
-    if changed != task:
+    changed = msgspec.structs.replace(stored, turn_id=turn_id, activity=activity)
+    if changed != stored:
         _write(tx, changed, process=tx.process)
         append(tx, changed, "state")
     return True

@@ -98,6 +98,10 @@ class Appended(msgspec.Struct):
     annotations: tuple[Annotation, ...] = ()
 
 
+_EMPTY = rows.encode(Appended())
+"""Of a checkpoint, which has all so far."""
+
+
 class Claimed(NamedTuple):
     """A turn of a process that died.
 
@@ -245,7 +249,7 @@ def _remove_unfinished_report(tx: Tx, conversation: int) -> None:
         exchanges.update_sources(tx, conversation)
 
 
-def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
+def end(tx: Tx, history: History, exchange: Exchange) -> bool:
     """Write the answer. A question or item that was deleted since then stays deleted.
 
     Returns:
@@ -255,7 +259,8 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
         "SELECT replaces, account, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 "
         "WHERE e.key = ? AND e.process = ? AND e.epoch = ?"
     )
-    row = tx.execute(query, (key, tx.process, epoch)).fetchone()
+    key = history.key
+    row = tx.execute(query, (key, tx.process, history.epoch)).fetchone()
     if row is None or row[1] is None:
         return False
     conversation, (replaced, user, outcome) = key >> EXCHANGES, row
@@ -283,22 +288,34 @@ def end(tx: Tx, key: int, epoch: int, exchange: Exchange) -> bool:
     return True
 
 
-def is_taken(tx: Tx, key: int, epoch: int) -> bool:
+def is_taken(tx: Tx, history: History) -> bool:
     """Return whether another process has claimed a turn of this one."""
     query = "SELECT 1 FROM exchange WHERE key = ? AND NOT (coalesce(process, '') = ? AND epoch = ?)"
-    return tx.execute(query, (key, tx.process, epoch)).fetchone() is not None
+    return tx.execute(query, (history.key, tx.process, history.epoch)).fetchone() is not None
 
 
-def drop(tx: Tx, key: int, epoch: int) -> None:
+def drop(tx: Tx, history: History) -> None:
     """Delete the question of a turn that did not begin."""
-    if _is_own(tx, key, epoch):
-        exchanges.remove(tx, key)
+    if _is_own(tx, history):
+        exchanges.remove(tx, history.key)
+
+
+def drop_unknown(tx: Tx, history: History) -> None:
+    """Delete the question of a turn that did not begin, if it was stored: its key is not known."""
+    assert history.question is not None
+    query = (
+        f"SELECT e.key, e.epoch FROM conversation c JOIN exchange e ON {exchanges.IN_CONVERSATION} "
+        "WHERE c.account = ? AND c.id = ? AND e.question_id = ? AND e.outcome = ''"
+    )
+    row = tx.execute(query, (users.find(tx, history.user), history.id, history.question.question_id)).fetchone()
+    if row is not None:
+        drop(tx, msgspec.structs.replace(history, key=row[0], epoch=row[1]))
 
 
 # checkpoints
 
 
-def checkpoint(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> bool:
+def checkpoint(tx: Tx, history: History, last: int, exchange: Exchange) -> bool:
     """Write the answer so far of a running exchange. Return False if another process has claimed the turn.
 
     Args:
@@ -306,36 +323,43 @@ def checkpoint(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> b
     """
     query = f"UPDATE exchange SET data = ? WHERE {_IS_OWN} AND outcome = ''"
     data = rows.encode(exchange)
-    if not tx.execute(query, (data, key, tx.process, epoch)).rowcount:
-        return _is_own(tx, key, epoch)  # and has ended meanwhile
+    if not tx.execute(query, (data, history.key, tx.process, history.epoch)).rowcount:
+        return _is_own(tx, history)  # and has ended meanwhile
     tx.count(data)
-    tx.execute("DELETE FROM draft WHERE exchange = ?", (key,))
-    return append(tx, key, epoch, last, Appended())
+    tx.execute("DELETE FROM draft WHERE exchange = ?", (history.key,))
+    return append(tx, history, last, Appended())
 
 
-def append(tx: Tx, key: int, epoch: int, last: int, appended: Appended) -> bool:
+def append(tx: Tx, history: History, last: int, appended: Appended) -> bool:
     """Write what a running exchange has more than at its last checkpoint. Arguments and result as for `checkpoint`."""
     query = f"INSERT INTO draft (exchange, last, data) SELECT key, ?, ? FROM exchange WHERE {_IS_OWN} AND outcome = ''"
     data = rows.encode(appended)
     tx.count(data)
-    return bool(tx.execute(query, (last, data, key, tx.process, epoch)).rowcount) or _is_own(tx, key, epoch)
+    own = history.key, tx.process, history.epoch
+    return bool(tx.execute(query, (last, data, *own)).rowcount) or _is_own(tx, history)
 
 
-def _is_own(tx: Tx, key: int, epoch: int) -> bool:
-    return tx.execute(f"SELECT 1 FROM exchange WHERE {_IS_OWN}", (key, tx.process, epoch)).fetchone() is not None
+def _is_own(tx: Tx, history: History) -> bool:
+    own = history.key, tx.process, history.epoch
+    return tx.execute(f"SELECT 1 FROM exchange WHERE {_IS_OWN}", own).fetchone() is not None
 
 
-def release(tx: Tx, key: int, epoch: int, last: int, exchange: Exchange) -> None:
+def release(tx: Tx, history: History, last: int, exchange: Exchange) -> None:
     """Write the answer so far of a turn that another process can claim at once."""
     running = msgspec.structs.replace(exchange, outcome="", error=None, ended=None)
-    if checkpoint(tx, key, epoch, last, running):
-        tx.execute("UPDATE exchange SET process = '' WHERE key = ?", (key,))
+    if checkpoint(tx, history, last, running):
+        tx.execute("UPDATE exchange SET process = '' WHERE key = ?", (history.key,))
 
 
 def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
-    """Add to an exchange what its drafts have; return the number of the last event, 0 without drafts."""
-    found = tx.execute("SELECT last, data FROM draft WHERE exchange = ? ORDER BY key", (key,)).fetchall()
-    for appended in rows.readable(_read_draft, ((key, data) for _, data in found)):
+    """Add to an exchange what its drafts have; return the number of the last event, 0 without drafts.
+
+    A draft that was written later than a checkpoint, but has nothing after it, changes nothing.
+    """
+    found = tx.execute("SELECT last, data FROM draft WHERE exchange = ? ORDER BY last, key", (key,)).fetchall()
+    checkpoints = [last for last, data in found if data == _EMPTY]
+    after = ((key, data) for last, data in found if last > max(checkpoints, default=-1))
+    for appended in rows.readable(_read_draft, after):
         part = exchange.parts[-1] if exchange.parts else None
         if appended.text and isinstance(part, Text):
             exchange.parts[-1] = Text(part.text + appended.text, part.turn_pass)
@@ -461,11 +485,11 @@ def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
     return Claimed(history, resume, last)
 
 
-def interrupt(tx: Tx, key: int, epoch: int) -> None:
+def interrupt(tx: Tx, history: History) -> None:
     """Mark a running exchange as interrupted, unless another process has claimed it."""
     query = f"SELECT 1 FROM exchange WHERE {_IS_OWN} AND outcome = ''"
-    if tx.execute(query, (key, tx.process, epoch)).fetchone() is not None:
-        _interrupt(tx, key)
+    if tx.execute(query, (history.key, tx.process, history.epoch)).fetchone() is not None:
+        _interrupt(tx, history.key)
 
 
 def _interrupt(tx: Tx, key: int) -> None:

@@ -53,6 +53,8 @@ class Tx(Protocol):
 
     Attributes:
         words: The full-text indexes.
+        lock_rows: The end of a query whose rows no other write may change before this one ends, and which leaves out
+            those that another one is changing. Only a write whose owner has not all of these rows needs it.
         now: The time, in microseconds since 1970: the same for the whole transaction.
         uptime: The time in microseconds on a monotonic clock that all processes of the store share.
         process: The ID of this process.
@@ -60,6 +62,8 @@ class Tx(Protocol):
 
     @property
     def words(self) -> FullText: ...
+    @property
+    def lock_rows(self) -> str: ...
     @property
     def now(self) -> int: ...
     @property

@@ -32,7 +32,7 @@ class UnwrittenAnswers:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._unwritten: dict[int, _Unwritten] = {}  # by the key of the exchange
+        self._unwritten: dict[int | str, _Unwritten] = {}  # by the key of the exchange, or the ID of its question
 
     async def write(self, history: History, write: Callable[[Tx], None], answer: Exchange | None = None) -> None:
         """End an exchange with a write that may be repeated. If it fails for now, it is done later.
@@ -43,15 +43,16 @@ class UnwrittenAnswers:
         Raises:
             StoreError: it failed.
         """
+        key = _key(history)
         try:
             await asyncio.shield(self._database.submit(write, history.user))
         except StoreError as error:
             if error.may_pass:
                 size = len(rows.encode(answer))
-                self._unwritten[history.key] = _Unwritten(history, write, size, asyncio.Event())
+                self._unwritten[key] = _Unwritten(history, write, size, asyncio.Event())
                 self._limit_unwritten()
             raise
-        self._forget(history.key)
+        self._forget(key)
 
     async def write_again(self, conversation: tuple[str, str] | None = None) -> None:
         """Write what could not be written, of all conversations or of one, by its user and ID.
@@ -74,7 +75,7 @@ class UnwrittenAnswers:
 
     async def wait_written(self, history: History) -> None:
         """Wait until the end of an exchange is written, or lost."""
-        if (one := self._unwritten.get(history.key)) is not None:
+        if (one := self._unwritten.get(_key(history))) is not None:
             await one.is_over.wait()
 
     async def close(self) -> None:
@@ -88,10 +89,14 @@ class UnwrittenAnswers:
 
     def _limit_unwritten(self) -> None:
         while sum(one.size for one in self._unwritten.values()) > MAX_UNWRITTEN_BYTES:
-            oldest = next(iter(self._unwritten.values())).history
-            log.error("conversation %s: an answer is lost, because too many wait to be stored", oldest.id)
-            self._forget(oldest.key)
+            key, oldest = next(iter(self._unwritten.items()))
+            log.error("conversation %s: an answer is lost, because too many wait to be stored", oldest.history.id)
+            self._forget(key)
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: int | str) -> None:
         if (one := self._unwritten.pop(key, None)) is not None:
             one.is_over.set()
+
+
+def _key(history: History) -> int | str:
+    return history.key or (history.question.question_id if history.question is not None else "")

@@ -1,6 +1,7 @@
 """Stores embeddings of items, and finds the nearest."""
 
 import struct
+import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,25 +45,28 @@ class Query:
 
 
 class SignCache:
-    """Caches the signs of users' vectors until one of their items changes. For one thread."""
+    """Caches the signs of users' vectors until one of their items changes."""
 
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[int, str], tuple[int, Signs]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(self, tx: Tx, user: int, model: str) -> Signs:
         """Return the signs of a user's vectors of one model."""
         ((revision,),) = tx.execute("SELECT revision FROM account WHERE key = ?", (user,))
-        cached = self._cache.get((user, model))
+        with self._lock:
+            cached = self._cache.get((user, model))
         if cached is None or cached[0] != revision:
             signs: dict[str, dict[int, int]] = {}
             query = "SELECT item, kind, signs FROM embedding WHERE account = ? AND model = ?"
             for item, kind, bits in tx.execute(query, (user, model)):
                 signs.setdefault(kind, {})[item] = int.from_bytes(bits, "little")
             cached = revision, signs
-        self._cache[user, model] = cached
-        self._cache.move_to_end((user, model))
-        if len(self._cache) > MAX_USERS:
-            self._cache.popitem(last=False)
+        with self._lock:
+            self._cache[user, model] = cached
+            self._cache.move_to_end((user, model))
+            if len(self._cache) > MAX_USERS:
+                self._cache.popitem(last=False)
         return cached[1]
 
 
@@ -125,7 +129,7 @@ def lacking(tx: Tx, model: str, limit: int) -> list[tuple[str, Item]]:
     return found
 
 
-def write(tx: Tx, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedding]]) -> None:
+def write(tx: Tx, embedded: Sequence[tuple[str, str, str, ItemEmbedding]], model: str) -> None:
     """Store embeddings as (user, item ID, embedded text, embedding). Items whose text changed are skipped."""
     for user, item_id, text, embedding in embedded:
         row = tx.execute(

@@ -69,7 +69,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         began = time.perf_counter()
         while lacking := await store.search(vectors.lacking, "m", 1000):
             await store.write_unsynced(
-                vectors.write, "m", [(user, item.id, item.text, ItemEmbedding(vector())) for user, item in lacking]
+                vectors.write, [(user, item.id, item.text, ItemEmbedding(vector())) for user, item in lacking], "m"
             )
         say(f"vectors of {DIMENSIONS} numbers: {time.perf_counter() - began:.1f} s")
         await measure(store)

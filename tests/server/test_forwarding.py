@@ -593,7 +593,7 @@ def beside(address: str) -> Iterator[Server]:
         tempfile.TemporaryDirectory() as folder,
         brain_served(STORE=f"sqlite:{folder}/brain.db", KEYS=KEYS) as server,
     ):
-        row = f"INSERT INTO process (id, address, until) VALUES ('{PEER}', '{address}', {2**62})"
+        row = f"INSERT INTO process (id, address, until, version) VALUES ('{PEER}', '{address}', {2**62}, 1)"
         server.on_loop(server.engine.store.write(lambda tx: tx.execute(row).rowcount))
         assert server.engine.runs.processes is not None
         server.on_loop(server.engine.runs.processes.look())

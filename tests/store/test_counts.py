@@ -96,7 +96,7 @@ async def change(store: Store, step: str, user: str, other: str, number: int) ->
         case "running":
             history = await begin()
             so_far = msgspec.structs.replace(history.question, parts=[Text(text, 1)])
-            await store.write(turns.checkpoint, history.key, history.epoch, 1, so_far)
+            await store.write(turns.checkpoint, history, 1, so_far)
         case "dropped":
             await store.drop(await begin())
         case "failed":
@@ -115,7 +115,7 @@ async def change(store: Store, step: str, user: str, other: str, number: int) ->
         case "embed":
             lacking = await store.read(vectors.lacking, "m", 2)
             await store.write(
-                vectors.write, "m", [(owner, one.id, one.text, embed(one.text)) for owner, one in lacking]
+                vectors.write, [(owner, one.id, one.text, embed(one.text)) for owner, one in lacking], "m"
             )
         case "summarize":
             for idle in await store.write(conversations.claim_idle, TOMORROW, 2):
@@ -161,6 +161,6 @@ async def test_counts_are_those_of_the_rows(steps: list[tuple[str, bool, int]]) 
 async def test_an_item_that_is_the_same_stays_embedded(memory_store: Store, kind: Kind) -> None:
     one = {"fact": fact, "memory": memory}[kind]("i1", "I like jazz")
     await memory_store.write(items.put, "ada", one)
-    await memory_store.write(vectors.write, "m", [("ada", "i1", "I like jazz", ItemEmbedding([1.0]))])
+    await memory_store.write(vectors.write, [("ada", "i1", "I like jazz", ItemEmbedding([1.0]))], "m")
     await memory_store.write(items.put, "ada", one)
     assert await memory_store.read(vectors.lacking, "m", 5) == []

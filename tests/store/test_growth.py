@@ -143,7 +143,7 @@ async def test_items_with_vectors_are_skipped_when_vectors_are_made(
 ) -> None:
     await file_store.import_user("ada", facts([f"{n}" for n in range(299)]), import_sanitizer)
     await file_store.write_unsynced(
-        vectors.write, "m", [("ada", f"f{n}", f"{n}", ItemEmbedding([1.0])) for n in range(299)]
+        vectors.write, [("ada", f"f{n}", f"{n}", ItemEmbedding([1.0])) for n in range(299)], "m"
     )
     await file_store.write(items.put, "ada", fact("new", "new"))
 

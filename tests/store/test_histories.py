@@ -135,13 +135,14 @@ class Model:
         process, history, place, turn = self.pick()
         has_it = self.find(process, history, place, turn) and not turn.outcome
         word = f"draft{turn.number}x "
+        text = turn.draft + word
         if self.rng.random() < 0.5:
             assert history.question is not None
-            asked, text = history.question, turn.draft + word
+            asked = history.question
             so_far = replace(asked, question_id=f"q{turn.number}", parts=[Text(text, 1)])
-            done = await self.store.write(turns.checkpoint, history.key, history.epoch, 1, so_far)
+            done = await self.store.write(turns.checkpoint, history, len(text), so_far)
         else:
-            done = await self.store.write(turns.append, history.key, history.epoch, 1, Appended(word, 1))
+            done = await self.store.write(turns.append, history, len(text), Appended(word, 1))
         assert done is has_it
         turn.draft += word * done
 

@@ -145,10 +145,10 @@ async def test_items_are_found_by_their_vectors(store: Store) -> None:
     assert await lacking(store, "m", 4) == [("eve", "m1"), ("eve", "f2"), ("eve", "f1"), ("ada", "m1")]
     embedded = (("f1", "one", [1.0, 0.0, 0.0]), ("f2", "two", [0.0, 0.8, 0.6]), ("m1", "three", [0.96, 0.28, 0.0]))
     await store.write_unsynced(
-        vectors.write, "m", [("ada", name, text, ItemEmbedding(vector, 0.5, 0.25)) for name, text, vector in embedded]
+        vectors.write, [("ada", name, text, ItemEmbedding(vector, 0.5, 0.25)) for name, text, vector in embedded], "m"
     )
     same = ItemEmbedding([1.0, 0.0, 0.0])
-    await store.write_unsynced(vectors.write, "m", [("eve", "f1", "one", same), ("eve", "f2", "changed", same)])
+    await store.write_unsynced(vectors.write, [("eve", "f1", "one", same), ("eve", "f2", "changed", same)], "m")
     scored = await store.read(vectors.search, "ada", near, kinds=BOTH, limit=5, cache=store.signs)
     assert [(item.id, round(cosine, 2), *statistics) for item, cosine, *statistics in scored] == [
         ("f1", 1.0, 0.5, 0.25), ("m1", 0.96, 0.5, 0.25), ("f2", 0.0, 0.5, 0.25)
@@ -166,7 +166,7 @@ async def test_items_are_found_by_their_vectors(store: Store) -> None:
     await store.write(items.erase, "ada", "m1")
     assert await found() == ["f2"]
     await store.write(items.put, "ada", fact("f3", "new"))
-    await store.write_unsynced(vectors.write, "m", [("ada", "f3", "new", ItemEmbedding([1.0, 0.0, 0.0]))])
+    await store.write_unsynced(vectors.write, [("ada", "f3", "new", ItemEmbedding([1.0, 0.0, 0.0]))], "m")
     assert await found() == ["f3", "f2"]
 
 
@@ -174,12 +174,12 @@ async def test_items_may_have_vectors_of_several_models(store: Store) -> None:
     for n in range(3):
         await store.write(items.put, "ada", fact(f"f{n}", f"{n}"))
     await store.write_unsynced(
-        vectors.write, "m", [("ada", f"f{n}", f"{n}", ItemEmbedding([1.0, 0.0])) for n in range(3)]
+        vectors.write, [("ada", f"f{n}", f"{n}", ItemEmbedding([1.0, 0.0])) for n in range(3)], "m"
     )
     for model in ("a", "z"):
         assert await lacking(store, model) == [("ada", "f2"), ("ada", "f1"), ("ada", "f0")]
         await store.write_unsynced(
-            vectors.write, model, [("ada", f"f{n}", f"{n}", ItemEmbedding([0.0, 1.0])) for n in range(2)]
+            vectors.write, [("ada", f"f{n}", f"{n}", ItemEmbedding([0.0, 1.0])) for n in range(2)], model
         )
         assert await lacking(store, model) == [("ada", "f2")]
     assert await lacking(store, "m") == []
@@ -196,7 +196,7 @@ async def test_items_may_have_vectors_of_several_models(store: Store) -> None:
 
 async def test_a_vector_without_a_direction_is_near_to_nothing(memory_store: Store) -> None:
     await memory_store.write(items.put, "ada", fact("f1", "one"))
-    await memory_store.write_unsynced(vectors.write, "m", [("ada", "f1", "one", ItemEmbedding([0.0, 0.0]))])
+    await memory_store.write_unsynced(vectors.write, [("ada", "f1", "one", ItemEmbedding([0.0, 0.0]))], "m")
     assert await lacking(memory_store, "m") == []
     found = await memory_store.read(
         vectors.search, "ada", Query("m", [0.6, 0.8]), kinds=BOTH, limit=5, cache=memory_store.signs
@@ -219,7 +219,7 @@ async def test_comparing_signs_first_misses_little(memory_store: Store) -> None:
     for name in embedded:
         await memory_store.write(items.put, "ada", fact(name, name))
     await memory_store.write_unsynced(
-        vectors.write, "m", [("ada", name, name, ItemEmbedding(vector)) for name, vector in embedded.items()]
+        vectors.write, [("ada", name, name, ItemEmbedding(vector)) for name, vector in embedded.items()], "m"
     )
     hits = 0
     for _ in range(20):

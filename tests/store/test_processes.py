@@ -218,8 +218,8 @@ async def test_a_turn_that_nobody_can_continue_is_interrupted_with_its_text(
     running, ended = Call("web", id="c2", turn_pass=1), Call("web", id="c1", block="block", turn_pass=1)
     sends = Call("letter", id="c3", turn_pass=1, has_started=True, if_interrupted=("unknown", "It may have been sent."))
     so_far = question("One", "c", started=NOON, parts=[Text("Once", 1), ended, running, sends])
-    assert await dead.write(turns.checkpoint, history.key, 0, 7, so_far)
-    assert await dead.write(turns.append, history.key, 0, 9, Appended(" upon", 1, (THOUGHT,)))
+    assert await dead.write(turns.checkpoint, history, 7, so_far)
+    assert await dead.write(turns.append, history, 9, Appended(" upon", 1, (THOUGHT,)))
     assert await read_turns(other, "ada", "c") == [("One", "Once upon", "")]
     await die(dead, heir)
     claimed = await claim(heir, continues=continues)
@@ -229,9 +229,9 @@ async def test_a_turn_that_nobody_can_continue_is_interrupted_with_its_text(
         assert left.history.question is not None
         taker = heir if continues else other
         for store, epoch in ((dead, 0), (taker, 0), (taker, 2)):  # which do not have it
-            await store.write(turns.interrupt, history.key, epoch)
+            await store.write(turns.interrupt, replace(history, epoch=epoch))
         assert await read_turns(other, "ada", "c") == [("One", "Once upon", "")]
-        await taker.write(turns.interrupt, history.key, 1)
+        await taker.write(turns.interrupt, replace(history, epoch=1))
     exchange = await only_exchange(other, "ada", "c")
     # no model may read a call without a block, and each must know of one that may have changed something
     parts = {"code": "interrupted", "reason": "unknown", "block": "It may have been sent.", "if_interrupted": None}
@@ -250,7 +250,7 @@ async def test_a_damaged_draft_loses_only_its_own_text(machine: Machine, damage:
     for name in ("c", "d", "e"):
         history = await begin(dead, name, RESUMABLE if name == "c" else QuestionOptions())
         for number, text in enumerate(("Once", " upon", " a time"), 1):
-            assert await dead.write(turns.append, history.key, 0, number, Appended(text, 1))
+            assert await dead.write(turns.append, history, number, Appended(text, 1))
     await other.write(lambda tx: tx.execute(f"UPDATE draft SET {damage} WHERE last = 2").rowcount)
     await die(dead, heir)
     await begin(heir, "e")  # interrupts the turn before it
@@ -265,7 +265,7 @@ async def test_a_task_keeps_the_calls_that_have_not_ended(machine: Machine) -> N
     _, (dead, heir, _) = machine
     history = await begin(dead, "c", QuestionOptions())
     so_far = question("One", "c", source="task", started=NOON, parts=[Call("write", id="c1", turn_pass=1)])
-    assert await dead.write(turns.checkpoint, history.key, 0, 3, so_far)
+    assert await dead.write(turns.checkpoint, history, 3, so_far)
     await die(dead, heir)
     assert await claim(heir) == []
     exchange = await only_exchange(heir, "ada", "c")
@@ -290,13 +290,13 @@ async def test_a_released_turn_is_claimed_at_once(machine: Machine) -> None:
     _, (ending, heir, other) = machine
     history = await begin(ending)
     exchange = question("One", "c", started=NOON, parts=[Text("Half", 1)], outcome="shutdown")
-    await ending.write(turns.release, history.key, 0, 12, exchange)
+    await ending.write(turns.release, history, 12, exchange)
     (claimed,) = await claim(heir)
     assert claimed.history.question is not None
     assert (claimed.history.epoch, claimed.last) == (1, 12)
     assert (claimed.history.question.answer, claimed.history.question.outcome) == ("Half", "")
     assert (await claim(other), await claim(ending)) == ([], [])
-    await ending.write(turns.release, history.key, 0, 12, exchange)  # a second time: it is not its own any more
+    await ending.write(turns.release, history, 12, exchange)  # a second time: it is not its own any more
     assert await claim(other) == []
 
 
@@ -305,18 +305,19 @@ async def test_no_write_of_a_frozen_process_hits_a_row(machine: Machine) -> None
     history = await begin(frozen)
     await die(frozen, heir)
     await claim(heir)
-    so_far, key = answer("late", message="One", question_id="qc"), history.key
+    so_far = answer("late", message="One", question_id="qc")
     before = await only_exchange(heir, "ada", "c")
     for process, epoch in ((frozen, 0), (frozen, 1), (heir, 0), (heir, 2)):
-        assert not await process.write(turns.checkpoint, key, epoch, 1, so_far)
-        assert not await process.write(turns.append, key, epoch, 1, Appended("late"))
-        assert not await process.write(turns.end, key, epoch, so_far)
-        await process.write(turns.release, key, epoch, 1, so_far)
-        await process.write(turns.drop, key, epoch)
+        late = replace(history, epoch=epoch)
+        assert not await process.write(turns.checkpoint, late, 1, so_far)
+        assert not await process.write(turns.append, late, 1, Appended("late"))
+        assert not await process.write(turns.end, late, so_far)
+        await process.write(turns.release, late, 1, so_far)
+        await process.write(turns.drop, late)
     await frozen.end(history, answer("late"))
     await frozen.drop(history)
     assert await only_exchange(heir, "ada", "c") == before
-    assert await heir.write(turns.append, key, 1, 1, Appended("in time"))
+    assert await heir.write(turns.append, replace(history, epoch=1), 1, Appended("in time"))
     assert await read_turns(frozen, "ada", "c") == [("One", "in time", "")]
 
 
@@ -324,7 +325,7 @@ async def test_a_frozen_process_whose_turns_nobody_claimed_continues_them(machin
     _, (frozen, heir, _) = machine
     history = await begin(frozen)
     await die(frozen, heir)
-    assert await frozen.write(turns.append, history.key, 0, 1, Appended("On"))
+    assert await frozen.write(turns.append, history, 1, Appended("On"))
     await frozen.end(history, answer("On and on"))
     assert await claim(heir) == []
     assert await read_turns(heir, "ada", "c") == [("One", "On and on", "complete")]
@@ -332,10 +333,10 @@ async def test_a_frozen_process_whose_turns_nobody_claimed_continues_them(machin
 
 async def test_an_ended_turn_takes_no_more(store: Store) -> None:
     history = await begin(store)
-    assert await store.write(turns.append, history.key, 0, 1, Appended("One"))
+    assert await store.write(turns.append, history, 1, Appended("One"))
     await store.end(history, answer("Done"))
-    assert await store.write(turns.append, history.key, 0, 2, Appended("more")), "no other process has it"
-    assert await store.write(turns.checkpoint, history.key, 0, 2, answer("more"))
+    assert await store.write(turns.append, history, 2, Appended("more")), "no other process has it"
+    assert await store.write(turns.checkpoint, history, 2, answer("more"))
     assert await store.read(lambda tx: tx.execute("SELECT count(*) FROM draft").fetchone()) == (0,)
     assert await read_turns(store, "ada", "c") == [("One", "Done", "complete")]
     assert await store.delete("ada", "c")
@@ -385,13 +386,13 @@ async def test_the_place_of_a_turn_moves_with_it(machine: Machine) -> None:
     options = QuestionOptions(request_id="r1", resume="{}")
     history = await begin(dead, "c", options, answer_id="m1")
     half = question("One", "c", answer_id="m1", started=NOON, parts=[Text("Half", 1)])
-    await dead.write(turns.release, history.key, 0, 1, half)
+    await dead.write(turns.release, history, 1, half)
     found = await other.read(turns.find_request, "ada", "r1")
     assert found is not None
     assert (found.process, found.is_running) == ("", True)
     await claim(heir)
     assert await other.read(turns.find_request, "ada", "r1") == found._replace(process=heir.database.process)
-    await heir.write(turns.interrupt, history.key, 1)
+    await heir.write(turns.interrupt, replace(history, epoch=1))
     assert await other.read(turns.find_request, "ada", "r1") == found._replace(is_running=False)
 
 

@@ -262,7 +262,7 @@ async def test_a_disk_that_cannot_be_synced_is_an_error(file_store: Store, monke
 
 
 async def test_a_file_that_cannot_be_written_is_searched(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(step: object) -> None:
+    async def fail(*arguments: object) -> None:
         raise StoreError("The database is read-only.")
 
     await add_turn(file_store, "ada", "c")

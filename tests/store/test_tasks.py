@@ -223,7 +223,7 @@ async def test_another_process_continues_when_one_dies(path: Path) -> None:
             assert await own(owner) == set()
             (again,) = await claim(peer)
             assert (again.id, again.run, again.resumes) == (task.id, 1, n + 1)
-            assert not await owner.write_unsynced(tasks.set_turn, task.id, "t", "lost")
+            assert not await owner.write_unsynced(tasks.set_turn, task, "t", "lost")
             await join(owner)
             owner, peer = peer, owner
         late = answer("late")
@@ -459,7 +459,7 @@ async def test_damaged_rows_are_counted_and_stop_nothing(path: Path, clock: Cloc
     async with store_at(path, clock) as store:
         damaged = [await create(store, "due"), await create(store, "runs")]
         for task in await claim(store):
-            await store.write_unsynced(tasks.set_turn, task.id, "t", "reads")
+            await store.write_unsynced(tasks.set_turn, task, "t", "reads")
         await create(store, "also due")
         damage(path, "task")
         damage(path, "channel", "key = 1")

@@ -398,7 +398,7 @@ async def test_a_forgotten_user_is_in_no_file(path: Path) -> None:
             await store.delete(user, "c3")
             await store.write(users.set_recalls, user, False)
             assert len(await store.list_conversations(user, words=word)) == 29
-        await store.write_unsynced(vectors.write, "m", [("adelheid", "f1", "I play the xylofon", ItemEmbedding([1.0]))])
+        await store.write_unsynced(vectors.write, [("adelheid", "f1", "I play the xylofon", ItemEmbedding([1.0]))], "m")
         whole = Counts(conversations=29, messages=58, files=29, facts=1)
         assert [await store.search(users.count, "adelheid"), await store.forget("adelheid")] == [whole, whole]
         await store.scrub()

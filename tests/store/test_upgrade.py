@@ -40,7 +40,8 @@ KEYS = {"BRAIN_KEYS": "a-long-key-of-ada:ada,a-long-key-of-bob:bob", "BRAIN_MODE
 @pytest.fixture(autouse=True)
 def file(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.parent.mkdir()
-    monkeypatch.setattr("brain.runtime.engine._now", lambda: RECORDED)  # later, idle conversations are summarized
+    # later, idle conversations are summarized
+    monkeypatch.setattr("brain.store.database.Database.now", lambda self: RECORDED)
     for name, value in {**KEYS, "BRAIN_STORE": f"sqlite:{path}"}.items():
         monkeypatch.setenv(name, value)
     return path

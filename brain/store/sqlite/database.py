@@ -76,6 +76,7 @@ class SQLiteTx:
 
     __slots__ = ("_database", "execute", "executemany", "now", "process", "uptime")
     words: FullText = Fts5()
+    lock_rows = ""
 
     def __init__(self, db: sqlite3.Connection, database: "SQLite") -> None:
         self.execute = db.execute

@@ -1,0 +1,1 @@
+"""The engine for several machines: PostgreSQL. It needs the extra `postgres`."""
