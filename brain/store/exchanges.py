@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from brain.messages import RECALL_NOTE, Attachment, Exchange, Marks, Source
+from brain.messages import RECALL_NOTE, Attachment, Exchange, Source
 from brain.store import counts, full_text, rows
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
@@ -30,6 +30,14 @@ IS_LISTED = f"c.sources & {SOURCES['task']} = 0"
 """Whether lists, searches and counts include conversation `c`: not one in which a task runs."""
 IN_CONVERSATION = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}"
 """Whether exchange `e` belongs to conversation `c`."""
+
+PLACE = "c.key, c.used, top.key, top.used"
+"""The columns of a `Place`, of conversation `c`."""
+TOP = (
+    "LEFT JOIN conversation top ON top.key = "
+    "(SELECT key FROM conversation WHERE account = a.key ORDER BY used DESC, key DESC LIMIT 1)"
+)
+"""Joins the first conversation in the list of account `a`."""
 
 _UNINDEXED = f"SELECT {rows.EXCHANGE} FROM exchange WHERE unindexed = 1 AND outcome <> ''"
 _NOTE = re.compile(rf"^{RECALL_NOTE}.*\n*", re.MULTILINE)
@@ -65,13 +73,6 @@ def history_rows(tx: Tx, conversation: int, after: int, before: int, limit: int)
     return newest[::-1]
 
 
-def marks_before(tx: Tx, conversation: int, before: int) -> Marks:
-    """Return the marks of a conversation before an exchange: those of the newest one, which inherited all others."""
-    query = "SELECT data FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
-    row = tx.execute(query, (span(conversation)[0], before - 1)).fetchone()
-    return Marks() if row is None else rows.read_marks(row[0])
-
-
 def exists_in(tx: Tx, conversation: int) -> bool:
     """Return whether a conversation has an exchange."""
     query = "SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1"
@@ -95,8 +96,10 @@ def insert(tx: Tx, table: str, columns: Mapping[str, Any]) -> int:
     return int(tx.execute(query, tuple(columns.values())).fetchone()[0])
 
 
-def add(tx: Tx, conversation: int, exchange: Exchange, files: Sequence[Attachment] = (), **columns: Any) -> int:
-    """Append an exchange to its conversation and return its key.
+def add(
+    tx: Tx, conversation: int, exchange: Exchange, files: Sequence[Attachment] = (), **columns: Any
+) -> tuple[int, int]:
+    """Append an exchange to its conversation; return its key and by how many bytes the conversation grew.
 
     The size of a short question is counted when its answer is written.
 
@@ -111,10 +114,10 @@ def add(tx: Tx, conversation: int, exchange: Exchange, files: Sequence[Attachmen
         "UPDATE conversation SET last = last + 1, sources = sources | ?, bytes = bytes + ?, messages = messages + ?, "
         "history = history + ? WHERE key = ? RETURNING last, account"
     )
-    added = size, own["messages"], own["in_history"]
-    ((last, account),) = tx.execute(query, (SOURCES[exchange.source], *added, conversation)).fetchall()
+    added = SOURCES[exchange.source], size, own["messages"], own["in_history"]
+    ((last, account),) = tx.execute(query, (*added, conversation)).fetchall()
     counts.change_account(tx, account, size)
-    return insert(tx, "exchange", {"key": conversation << EXCHANGES | last, **own, "bytes": size, **columns})
+    return insert(tx, "exchange", {"key": conversation << EXCHANGES | last, **own, "bytes": size, **columns}), size
 
 
 def add_file(tx: Tx, conversation: int, exchange: int | None, file: Attachment) -> None:
@@ -204,19 +207,27 @@ def set_summary(tx: Tx, conversation: int, memory: int, last: int) -> None:
     update_unsummarised(tx, conversation)
 
 
-def list_first(tx: Tx, conversation: int) -> None:
+class Place(NamedTuple):
+    """The place of a conversation in its user's list, which is ordered by the time of use.
+
+    Attributes:
+        top: the key of the first conversation, and `top_used` its time of use; None if there is none.
+    """
+
+    key: int | None
+    used: int | None
+    top: int | None
+    top_used: int | None
+
+
+def list_first(tx: Tx, conversation: int, place: Place, updated: int) -> None:
     """Move a conversation to the top of its user's list, even if a wrong clock dated others in the future.
 
-    If it is at the top already, its time of use is not written with every turn. A conversation in which a task runs
-    stays last.
+    If it is at the top already, its time of use is not written with every turn.
     """
-    tx.execute(
-        "UPDATE conversation SET used = CASE WHEN updated > newest.used THEN updated ELSE newest.used + 1 END "
-        "FROM (SELECT key, used FROM conversation WHERE account = (SELECT account FROM conversation WHERE key = ?) "
-        "ORDER BY used DESC, key DESC LIMIT 1) newest WHERE conversation.key = ? AND sources & ? = 0 "
-        "AND (newest.key <> conversation.key OR conversation.used < updated - ?)",
-        (conversation, conversation, SOURCES["task"], USED_SECONDS * rows.SECOND),
-    )
+    if place.used is None or place.key != place.top or place.used < updated - USED_SECONDS * rows.SECOND:
+        used = updated if place.top_used is None else max(updated, place.top_used + 1)
+        tx.execute("UPDATE conversation SET used = ? WHERE key = ?", (used, conversation))
 
 
 def list_by_time(tx: Tx, conversation: int) -> None:

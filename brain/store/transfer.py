@@ -453,7 +453,8 @@ class Import:
         if self._key is not None:
             exchanges.update_unsummarised(tx, self._key)
             exchanges.list_by_time(tx, self._key)
-            users.check_conversation(tx, self._key, self._field)
+            ((size,),) = tx.execute("SELECT bytes FROM conversation WHERE key = ?", (self._key,))
+            users.check_bytes(0, size, self._field)
         self._message_ids.clear()
         self._key = None
 
@@ -469,7 +470,7 @@ class Import:
         exchange.files = tuple(dict.fromkeys(record.files))
         exchange.recalled_ids = tuple(_valid_id(one, _ITEM_ID) for one in record.recalled_ids)
         exchange = self._sanitizer.exchange(exchange)
-        key = exchanges.add(tx, conversation, exchange)
+        key, _ = exchanges.add(tx, conversation, exchange)
         tx.executemany(
             "UPDATE file SET exchange = ? WHERE conversation = ? AND id = ?",
             [(key, conversation, number) for number in exchange.files],

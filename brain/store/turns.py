@@ -129,76 +129,166 @@ def write_question(
     Returns:
         The history of the turn, and the keys of earlier files for `attachments`.
     """
-    private, replaces = options.private, options.replaces
     if question.source == "report":
         tasks.check_unreported(tx, user, conversation_id)
-    number = users.add(tx, user)
     # first, since the second of two requests with the same ID must join the turn of the first
     if options.request_id is not None:
         taken = find_request(tx, user, options.request_id)
         if taken is not None and (taken.is_running or taken.process != tx.process):  # else this process has dropped it
             raise RequestTaken
+    found = _find(tx, user, conversation_id)
     if question.source == "task":
-        tasks.check_running(tx, number, conversation_id)
-    elif tasks.is_work(tx, number, conversation_id):
+        tasks.check_running(tx, found.account, conversation_id)
+    elif tasks.is_work(tx, found.account, conversation_id):
         message = "A background task works in this conversation. Send the message to another one."
         raise BadRequest(message, "conversation_id")
-    query = "SELECT key, private FROM conversation WHERE account = ? AND id = ?"
-    row = tx.execute(query, (number, conversation_id)).fetchone()
-    is_new, title = row is None, ""
-    if row is None:
+    past = _read_past(tx, found.place.key, options.recent, found.history)
+    while _clean_up(tx, past, replaces=options.replaces is not None):
+        found = _find(tx, user, conversation_id)
+        past = _read_past(tx, found.place.key, options.recent, found.history)
+    is_first, conversation, title = past.newest is None, found.place.key, ""
+    if conversation is None:
         title = "" if question.source == "report" else first_words(question.message, exchanges.TITLE_LENGTH)
         times = {"created": tx.now, "updated": tx.now}
-        columns = {"account": number, "id": conversation_id, "private": private, "title": title, **times}
+        columns = {"account": found.account, "id": conversation_id, "title": title, **times}
         conversation = exchanges.insert(tx, "conversation", columns)
-    elif (running := find_running(tx, row[0])) is not None:
-        raise ConversationBusy(running[0], is_report=running[1] == "report")
-    else:
-        conversation = int(row[0])
-        if replaces is None:
-            _remove_unfinished_report(tx, conversation)
-        if private and not row[1]:
-            tx.execute("UPDATE conversation SET private = 1 WHERE key = ?", (conversation,))
-        private = private or bool(row[1])
-    named, replaced = (None, None) if replaces is None else _find_message(tx, conversation, replaces)
-    is_first = is_new or not exchanges.exists_in(tx, conversation)
-    before = exchanges.span(conversation)[1] + 1 if replaced is None else replaced
+    named, replaced = (None, None) if options.replaces is None else _find_message(tx, conversation, options.replaces)
+    if replaced is not None:
+        past = _read_past(tx, conversation, options.recent, found.history, before=replaced)
     # a task has its own marks, since its runs do not read each other
-    marks = Marks() if is_new or question.source == "task" else exchanges.marks_before(tx, conversation, before)
+    marks = Marks() if question.source == "task" else past.marks
     question.untrusted = question.untrusted or marks.untrusted
     question.private_data = question.private_data or marks.private_data
     files = [*(_find_file(tx, named, *one) for one in options.reused_files.items()), *files]
-    attached = renumber(tuple(files), after=_last_file(tx, conversation)) if files else ()
+    attached = renumber(tuple(files), after=found.last_file)
     question.files = tuple(file.id for file in attached)
     question.started = rows.moment(tx.now) if question.started is None else question.started
     how = {"process": tx.process, "request": options.request_id, "resume": options.resume}
-    key = exchanges.add(tx, conversation, question, attached, replaces=replaced, unindexed=True, **how)
+    key, size = exchanges.add(tx, conversation, question, attached, replaces=replaced, unindexed=True, **how)
     for file in attached:
         exchanges.add_file(tx, conversation, key, file)
-    exchanges.list_first(tx, conversation)
+    if options.private and not found.private:
+        tx.execute("UPDATE conversation SET private = 1 WHERE key = ?", (conversation,))
+    if question.source != "task":  # the conversation of a task stays last
+        exchanges.list_first(tx, conversation, found.place, tx.now if found.updated is None else found.updated)
     if is_first and not title:
         exchanges.set_title(tx, conversation)
     field = "attachments" if files else "conversation_id"
-    users.check_quota(tx, number, field)
-    users.check_conversation(tx, conversation, field)
-    news = "SELECT 1 FROM channel WHERE account = ? AND conversation = ? AND is_told = 0 LIMIT 1"
-    has_news = tx.execute(news, (number, conversation_id)).fetchone() is not None
+    users.check_bytes(found.account_bytes + size, found.size + size, field)
     history = History(
-        id=conversation_id, user=user, key=key, files=attached, question=question, private=private, has_news=has_news,
+        id=conversation_id, user=user, key=key, exchanges=past.exchanges, count=past.total, files=attached,
+        question=question, private=options.private or found.private, has_news=found.has_news,
         untrusted=marks.untrusted, private_data=marks.private_data,
     )  # fmt: skip
-    if is_first:
-        return history, ()
-    before = min(before, key)
-    _read_history(tx, conversation, history, before, options.recent)
     query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
-    return history, [file for (file,) in tx.execute(query, (conversation, before))]
+    earlier = conversation, key if replaced is None else replaced
+    return history, [file for (file,) in tx.execute(query, earlier)] if found.last_file else ()
 
 
-def _last_file(tx: Tx, conversation: int) -> int:
-    """Return the highest ID of a file of a conversation."""
-    ((number,),) = tx.execute("SELECT coalesce(max(id), 0) FROM file WHERE conversation = ?", (conversation,))
-    return int(number)
+class _Found(NamedTuple):
+    """An account and one of its conversations, which may be new.
+
+    Attributes:
+        size: of the conversation in bytes, as the other fields.
+        history: its number of exchanges that later turns read.
+        last_file: the ID of its newest file, or 0.
+        has_news: whether it has news of background tasks.
+    """
+
+    account: int
+    account_bytes: int
+    place: exchanges.Place
+    private: bool
+    size: int
+    history: int
+    updated: int | None
+    last_file: int
+    has_news: bool
+
+
+_FIND = (
+    f"SELECT a.key, a.bytes, {exchanges.PLACE}, c.private, c.bytes, c.history, c.updated, "
+    "(SELECT max(id) FROM file WHERE conversation = c.key), "
+    "(SELECT min(key) FROM channel WHERE account = a.key AND conversation = ? AND is_told = 0) "
+    f"FROM account a LEFT JOIN conversation c ON c.account = a.key AND c.id = ? {exchanges.TOP} WHERE a.name = ?"
+)
+
+
+def _find(tx: Tx, user: str, conversation_id: str) -> _Found:
+    """Return the account of a user, which is added if needed, and a conversation."""
+    while (row := tx.execute(_FIND, (conversation_id, conversation_id, user)).fetchone()) is None:
+        users.add(tx, user)
+    account, account_bytes, *place, private, size, history, updated, last_file, news = row
+    return _Found(
+        account, account_bytes, exchanges.Place(*place), bool(private), size or 0, history or 0, updated,
+        last_file or 0, news is not None,
+    )  # fmt: skip
+
+
+class _Past(NamedTuple):
+    """The exchanges of a conversation that a turn continues.
+
+    Attributes:
+        newest: key, process, source and outcome of the newest one, which later turns need not read; None without one.
+        marks: those of the newest one, which inherited all others.
+        exchanges: the newest that later turns read, oldest first.
+        total: the number of all of these.
+    """
+
+    newest: tuple[int, str, str, str] | None = None
+    marks: Marks = Marks()
+    exchanges: Sequence[Exchange] = ()
+    total: int = 0
+
+
+def _read_past(tx: Tx, conversation: int | None, recent: int, count: int, before: int | None = None) -> _Past:
+    """Return the past of a conversation, or what was before one of its exchanges.
+
+    Args:
+        recent: number of exchanges to return.
+        count: number of all exchanges of the conversation that later turns read.
+    """
+    if conversation is None:
+        return _Past()
+    first, last = exchanges.span(conversation)
+    if before is not None:
+        query = "SELECT count(*) FROM exchange WHERE key BETWEEN ? AND ? AND in_history = 1"
+        ((later,),) = tx.execute(query, (before, last))
+        count, last = count - later, before - 1
+    newest = "SELECT max(key) FROM exchange WHERE key BETWEEN ? AND ?"
+    found = tx.execute(
+        f"SELECT {rows.EXCHANGE}, in_history, process, source, outcome FROM exchange WHERE key BETWEEN ? AND ? "
+        f"AND (in_history = 1 OR key = ({newest})) ORDER BY key DESC LIMIT ?",
+        (first, last, first, last, recent + 1),
+    ).fetchall()
+    if not found:
+        return _Past(total=count)
+    (key, data, _, *newest_columns), history = found[0], [row for row in found if row[2]][:recent]
+    read = list(rows.readable(rows.read_exchange, reversed(history)))
+    return _Past((key, *newest_columns), rows.read_marks(data), read, count)
+
+
+def _clean_up(tx: Tx, past: _Past, *, replaces: bool) -> bool:
+    """Interrupt the newest turn if its process died; delete it if it is an unfinished report, to report again.
+
+    Returns:
+        Whether it did one of both.
+
+    Raises:
+        ConversationBusy: the turn runs.
+    """
+    if past.newest is None:
+        return False
+    key, process, source, outcome = past.newest
+    if outcome == "":
+        if not _interrupt_dead(tx, key):
+            raise ConversationBusy(process, is_report=source == "report")
+        return True
+    if replaces or source != "report" or outcome not in ("interrupted", "shutdown"):
+        return False
+    counts.delete_exchanges(tx, key, key)
+    exchanges.update_sources(tx, key >> EXCHANGES)
+    return True
 
 
 def attachments(tx: Tx, files: Sequence[int]) -> list[Attachment]:
@@ -219,34 +309,15 @@ def all_attachments(tx: Tx, user: str, conversation_id: str) -> list[Attachment]
 
 def history(tx: Tx, user: str, conversation_id: str, recent: int) -> History:
     """Return the history for a turn that would begin now, without files."""
-    query = "SELECT c.key FROM conversation c JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ?"
-    row = tx.execute(query, (user, conversation_id)).fetchone()
-    found = History(id=conversation_id, user=user)
-    if row is not None:
-        end = exchanges.span(row[0])[1] + 1
-        found.untrusted, found.private_data = exchanges.marks_before(tx, row[0], end)
-        _read_history(tx, row[0], found, end, recent)
-    return found
-
-
-def _read_history(tx: Tx, conversation: int, history: History, before: int, recent: int) -> None:
-    found = exchanges.history_rows(tx, conversation, 0, before, recent)
-    history.exchanges = list(rows.readable(rows.read_exchange, found))
-    ((count,),) = tx.execute("SELECT history FROM conversation WHERE key = ?", (conversation,))
-    query = "SELECT count(*) FROM exchange WHERE key BETWEEN ? AND ? AND in_history = 1"
-    ((replaced,),) = tx.execute(query, (before, exchanges.span(conversation)[1]))
-    history.count = count - replaced
-
-
-def _remove_unfinished_report(tx: Tx, conversation: int) -> None:
-    """Delete a report whose process ended before it. Its results are reported again."""
-    newest = "SELECT max(key) FROM exchange WHERE key BETWEEN ? AND ?"
-    unfinished = "source = 'report' AND outcome IN ('interrupted', 'shutdown')"
-    query = f"SELECT key FROM exchange WHERE key = ({newest}) AND {unfinished}"
-    row = tx.execute(query, exchanges.span(conversation)).fetchone()
-    if row is not None:
-        counts.delete_exchanges(tx, row[0], row[0])
-        exchanges.update_sources(tx, conversation)
+    query = (
+        "SELECT c.key, c.history FROM conversation c JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ?"
+    )
+    key, count = tx.execute(query, (user, conversation_id)).fetchone() or (None, 0)
+    past = _read_past(tx, key, recent, count)
+    return History(
+        id=conversation_id, user=user, exchanges=past.exchanges, count=past.total,
+        untrusted=past.marks.untrusted, private_data=past.marks.private_data,
+    )  # fmt: skip
 
 
 def end(tx: Tx, history: History, exchange: Exchange) -> bool:
@@ -256,14 +327,15 @@ def end(tx: Tx, history: History, exchange: Exchange) -> bool:
         Whether the question still existed, and no other process had claimed the turn.
     """
     query = (
-        "SELECT replaces, account, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 "
+        f"SELECT e.replaces, e.outcome, a.key, {exchanges.PLACE} FROM exchange e "
+        f"JOIN conversation c ON c.key = e.key >> {EXCHANGES} JOIN account a ON a.key = c.account {exchanges.TOP} "
         "WHERE e.key = ? AND e.process = ? AND e.epoch = ?"
     )
     key = history.key
     row = tx.execute(query, (key, tx.process, history.epoch)).fetchone()
-    if row is None or row[1] is None:
+    if row is None:
         return False
-    conversation, (replaced, user, outcome) = key >> EXCHANGES, row
+    conversation, (replaced, outcome, user, *place) = key >> EXCHANGES, row
     if replaced is not None:
         query = "SELECT 1 FROM exchange WHERE key >= ? AND key < ? AND in_history = 1 LIMIT 1"
         if not exchange.parts and tx.execute(query, (replaced, key)).fetchone() is not None:
@@ -282,7 +354,8 @@ def end(tx: Tx, history: History, exchange: Exchange) -> bool:
     if exchange.private_data:
         users.mark_private_data(tx, user)
     exchanges.update_unsummarised(tx, conversation)
-    exchanges.list_first(tx, conversation)
+    if exchange.source != "task":
+        exchanges.list_first(tx, conversation, exchanges.Place(*place), tx.now)
     if replaced is not None:
         exchanges.set_title(tx, conversation)
     return True
@@ -387,12 +460,19 @@ def _read_draft(row: tuple[int, str]) -> Appended:
 def find_running(tx: Tx, conversation: int) -> tuple[str, str] | None:
     """Return process and source of the running turn of a conversation; interrupt one whose process has died."""
     query = f"SELECT e.key, e.process, e.source FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ?"
-    alive = f"SELECT 1 FROM exchange e WHERE e.key = ? AND {exchanges.IS_ALIVE}"
     for key, process, source in tx.execute(query, exchanges.span(conversation)).fetchall():
-        if tx.execute(alive, (key, tx.process)).fetchone() is not None:
+        if not _interrupt_dead(tx, key):
             return process, source
-        _interrupt(tx, key)
     return None
+
+
+def _interrupt_dead(tx: Tx, key: int) -> bool:
+    """Interrupt a running turn if its process died; return whether it did."""
+    alive = f"SELECT 1 FROM exchange e WHERE e.key = ? AND {exchanges.IS_ALIVE}"
+    is_alive = tx.execute(alive, (key, tx.process)).fetchone() is not None
+    if not is_alive:
+        _interrupt(tx, key)
+    return not is_alive
 
 
 def find_place(tx: Tx, user: str, turn_id: str) -> Place | None:
@@ -463,21 +543,21 @@ def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], b
 def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
     """Return a claimed turn; None if it is interrupted instead."""
     query = (
-        "SELECT e.epoch, e.resume, e.replaces, a.name, c.key, c.id, c.private FROM exchange e "
+        "SELECT e.epoch, e.resume, e.replaces, a.name, c.key, c.id, c.private, c.history FROM exchange e "
         f"JOIN conversation c ON c.key = e.key >> {EXCHANGES} JOIN account a ON a.key = c.account WHERE e.key = ?"
     )
     row, exchange = tx.execute(query, (key,)).fetchone(), exchanges.read(tx, key)
     if row is None or exchange is None or not row[1]:
         _interrupt(tx, key)
         return None
-    epoch, resume, replaces, user, conversation, conversation_id, private = row
+    epoch, resume, replaces, user, conversation, conversation_id, private, count = row
     last = add_drafts(tx, key, exchange)
+    before = key if replaces is None else replaces
+    past = _read_past(tx, conversation, recent, count, before)
     history = History(
-        id=conversation_id, user=user, key=key, epoch=epoch, question=exchange, private=bool(private),
-        untrusted=exchange.untrusted, private_data=exchange.private_data,
+        id=conversation_id, user=user, key=key, epoch=epoch, exchanges=past.exchanges, count=past.total,
+        question=exchange, private=bool(private), untrusted=exchange.untrusted, private_data=exchange.private_data,
     )  # fmt: skip
-    before = key if replaces is None else min(key, replaces)
-    _read_history(tx, conversation, history, before, recent)
     query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
     history.attachments = attachments(tx, [file for (file,) in tx.execute(query, (conversation, before)).fetchall()])
     own = tx.execute("SELECT key FROM file WHERE exchange = ? ORDER BY id", (key,)).fetchall()

@@ -93,21 +93,6 @@ def count_rows(tx: Tx, user: int | None) -> Counts:
     return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0), tasks)
 
 
-def check_conversation(tx: Tx, conversation: int, field: str) -> None:
-    """Check the size of a conversation.
-
-    Raises:
-        BadRequest: `too_large`, it is over the limit.
-    """
-    ((size,),) = tx.execute("SELECT bytes FROM conversation WHERE key = ?", (conversation,))
-    if size > MAX_CONVERSATION_BYTES:
-        message = (
-            f"This conversation and its files have {-(-size // MIB)} MiB; "
-            f"the limit is {MAX_CONVERSATION_BYTES // MIB} MiB. Start a new one."
-        )
-        raise BadRequest(message, field, code="too_large", status=413)
-
-
 def check_quota(tx: Tx, user: int, field: str) -> None:
     """Check the quota of a user.
 
@@ -115,8 +100,23 @@ def check_quota(tx: Tx, user: int, field: str) -> None:
         BadRequest: `too_large`, it is exceeded.
     """
     ((size,),) = tx.execute("SELECT bytes FROM account WHERE key = ?", (user,))
-    if size > MAX_USER_BYTES:
+    check_bytes(size, 0, field)
+
+
+def check_bytes(of_user: int, of_conversation: int, field: str) -> None:
+    """Check the bytes of a user and of a conversation.
+
+    Raises:
+        BadRequest: `too_large`, they are over the limit.
+    """
+    if of_user > MAX_USER_BYTES:
         raise _too_much(MAX_USER_BYTES, field)
+    if of_conversation > MAX_CONVERSATION_BYTES:
+        message = (
+            f"This conversation and its files have {-(-of_conversation // MIB)} MiB; "
+            f"the limit is {MAX_CONVERSATION_BYTES // MIB} MiB. Start a new one."
+        )
+        raise BadRequest(message, field, code="too_large", status=413)
 
 
 def _too_much(limit: int, field: str | None = None) -> BadRequest:
