@@ -58,6 +58,14 @@ log = logging.getLogger("brain")
 _ORPHANS = f"task e WHERE e.state = 'running' AND NOT {exchanges.IS_ALIVE}"
 """Selects the running tasks of processes that have died; the value is the process that asks."""
 _RUNNING_OF_USER = "SELECT count(*) FROM task r WHERE r.state = 'running' AND r.account = t.account"
+_NEXT_DUE = (
+    "SELECT t.key, t.data, t.account, c.private FROM (SELECT t.account FROM task t JOIN account a ON a.key = t.account "
+    f"WHERE t.due <= ? GROUP BY t.account, a.claimed HAVING ({_RUNNING_OF_USER}) < ? "
+    f"ORDER BY ({_RUNNING_OF_USER}), a.claimed, min(t.due), t.account LIMIT 1) n JOIN task t ON t.account = n.account "
+    "LEFT JOIN conversation c ON c.account = t.account AND c.id = t.conversation "
+    "WHERE t.due <= ? AND (SELECT count(*) FROM task WHERE state = 'running') < ? ORDER BY t.due, t.key LIMIT 1"
+)
+"""Selects the next task to claim. The values are the time, the limit per user, the time, and that of all tasks."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Task).decode
@@ -506,14 +514,12 @@ def current_exchange(tx: Tx, task: Task) -> Exchange | None:
 
 def newest_exchange(tx: Tx, task: Task) -> tuple[int, Exchange] | None:
     """Return the key and the exchange of the current run; None if the run has not begun."""
-    row = tx.execute(
-        "SELECT c.key FROM conversation c JOIN account a ON a.key = c.account WHERE a.name = ? AND c.id = ?",
+    newest = f"SELECT max(e.key) FROM exchange e WHERE {exchanges.IN_CONVERSATION}"
+    found = tx.execute(
+        "SELECT n.key, n.data FROM account a JOIN conversation c ON c.account = a.key "
+        f"JOIN exchange n ON n.key = ({newest}) WHERE a.name = ? AND c.id = ?",
         (task.user, task.work_id),
-    ).fetchone()
-    if row is None:
-        return None
-    query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
-    found = tx.execute(query, exchanges.span(row[0])).fetchall()
+    ).fetchall()
     for exchange in rows.readable(rows.read_exchange, found):
         return None if exchange.question_id == task.finished else (found[0][0], exchange)
     return None
@@ -569,42 +575,31 @@ def claim(tx: Tx, due: Sequence[DueTask], at_once: int, per_user: int) -> list[T
     now = tx.now
     known = {one.task.id: one for one in due}
     claimed: list[Task] = []
-    while True:
-        ((running,),) = tx.execute("SELECT count(*) FROM task WHERE state = 'running'")
-        if running >= at_once:
-            return claimed
-        next_user = tx.execute(
-            "SELECT t.account FROM task t JOIN account a ON a.key = t.account WHERE t.due <= ? "
-            "GROUP BY t.account, a.claimed "
-            f"HAVING ({_RUNNING_OF_USER}) < ? ORDER BY ({_RUNNING_OF_USER}), a.claimed, min(t.due), t.account LIMIT 1",
-            (now, per_user),
-        ).fetchone()
-        if next_user is None:
-            return claimed
-        user = int(next_user[0])
-        query = "SELECT key, data FROM task WHERE account = ? AND due <= ? ORDER BY due, key LIMIT 1"
-        task = _read_or_set_aside(tx, *tx.execute(query, (user, now)).fetchone())
+    while known and (row := tx.execute(_NEXT_DUE, (now, per_user, now, at_once)).fetchone()) is not None:
+        key, data, user, is_private = row  # the task's conversation may have become private
+        task = _read_or_set_aside(tx, key, data)
         if task is None:
             continue
-        one = known.get(task.id)
+        one = known.pop(task.id, None)
         if one is None or one.task != task:
-            return claimed
+            break
         if task.resumes > MAX_RESUMES:
             reason = f"the server stopped {task.resumes} times while the task ran"
             failed = msgspec.structs.replace(_finish(tx, task), failures=task.failures + 1, reason=reason)
             _write_end(tx, _after_run(failed, "failed", one.next_run), "failure", reason)
             continue
-        if newest_exchange(tx, task) is None and task.resumes == 0 and task.attempt == 1:  # a new run
+        if task.resumes == 0 and task.attempt == 1 and newest_exchange(tx, task) is None:  # a new run
             if problem := _find_reached_limit(tx, user, one.limits):
                 _skip(tx, task, problem, one.next_run or next_day(moment(now)))
                 continue
             task = msgspec.structs.replace(task, run=task.run + 1, reason="")
             _add_usage(tx, user, runs=1)
-        private = task.private or is_private(tx, task.user, task.conversation_id)  # it may have become private
+        private = task.private or bool(is_private)
         task = msgspec.structs.replace(task, state="running", next_run=None, turn_id="", activity="", private=private)
         task = _write(tx, task, process=tx.process)
         tx.execute("UPDATE account SET claimed = ? WHERE key = ?", (append(tx, task, "state"), user))
         claimed.append(task)
+    return claimed
 
 
 def _find_reached_limit(tx: Tx, user: int, limits: DayLimits) -> str:
@@ -767,14 +762,16 @@ def _usage(tx: Tx, user: int, column: str = "created") -> tuple[int, int]:
 
 
 def _add_usage(tx: Tx, user: int, created: int = 0, runs: int = 0, tokens: int = 0) -> None:
-    day = tx.now // DAY
-    tx.execute(
+    day, added = tx.now // DAY, (created, runs, tokens)
+    usage = tx.execute(
         "INSERT INTO task_usage (account, day, created, runs, tokens) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (account, day) DO UPDATE SET created = task_usage.created + excluded.created, "
-        "runs = task_usage.runs + excluded.runs, tokens = task_usage.tokens + excluded.tokens",
-        (user, day, created, runs, tokens),
-    )
-    tx.execute("DELETE FROM task_usage WHERE account = ? AND day NOT BETWEEN ? AND ?", (user, day - 1, day))
+        "runs = task_usage.runs + excluded.runs, tokens = task_usage.tokens + excluded.tokens "
+        "RETURNING created, runs, tokens",
+        (user, day, *added),
+    ).fetchone()
+    if tuple(usage) == added:  # the first of the day
+        tx.execute("DELETE FROM task_usage WHERE account = ? AND day NOT BETWEEN ? AND ?", (user, day - 1, day))
 
 
 # the channel
@@ -799,15 +796,14 @@ def append_report(tx: Tx, user: str, conversation_id: str, turn_id: str) -> int:
 def _append(tx: Tx, packet: Packet, *, is_told: bool) -> int:
     """Append a packet; delete those that need no report any more, and from which no client resumes."""
     tx.execute("DELETE FROM channel WHERE is_told = 1 AND at < ?", (tx.now - KEEP_PACKETS,))
-    columns = {
-        "account": users.add(tx, packet.user),
-        "conversation": packet.conversation_id,
-        "task": packet.task_id,
-        "at": tx.now,
-        "is_told": is_told,
-        "data": _encode(packet).decode(),
-    }
-    return exchanges.insert(tx, "channel", columns)
+    data = _encode(packet).decode()
+    tx.count(data)
+    query = (
+        "INSERT INTO channel (account, conversation, task, at, is_told, data) "
+        "SELECT key, ?, ?, ?, ?, ? FROM account WHERE name = ? RETURNING key"
+    )
+    values = packet.conversation_id, packet.task_id, tx.now, is_told, data, packet.user
+    return int(tx.execute(query, values).fetchone()[0])
 
 
 def read_channel(tx: Tx, user: str, after: int, limit: int = MAX_READ) -> list[Packet]:
