@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import math
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -92,7 +93,8 @@ class Processes:
         self._recent = recent
         self._continue = continue_turn
         self._hand_over = hand_over
-        self._joined_at = 0.0
+        self._read_at = -math.inf
+        self._patient_until = -math.inf
         self._others: Mapping[str, Process] = {}
         self._lost: dict[str, asyncio.Event] = {}
         self._running: dict[str, _Running] = {}
@@ -246,8 +248,12 @@ class Processes:
         listed, self._has_orphans = await self._store.read(_look, self._continues)
         found = {one.id: one for one in listed}
         own = found.pop(self.process, None)
-        # a process that was alone did not renew its lease, and needs a moment to see this one
-        if time.monotonic() < self._joined_at + LEASE_SECONDS:
+        # others need a moment to renew their leases: one that was alone has not seen this process yet, and the database
+        # may have been away for all
+        if (now := time.monotonic()) > self._read_at + LEASE_SECONDS:
+            self._patient_until = now + LEASE_SECONDS
+        self._read_at = now
+        if now < self._patient_until:
             found = {key: one._replace(is_over=False) for key, one in found.items()}
         self._others = found
         for process in [one for one in self._lost if one not in found or found[one].is_over]:
@@ -258,7 +264,7 @@ class Processes:
 
     async def _join(self) -> None:
         self.secret = bytes.fromhex(await self._store.write_unsynced(processes.add, self.address))
-        self._joined_at = time.monotonic()
+        self._read_at = -math.inf
 
     async def _look_forever(self) -> None:
         while True:
