@@ -31,6 +31,8 @@ from typing import Literal
 
 ModelErrorCode = Literal["model_unreachable", "model_failed", "model_context"]
 Interruption = Literal["deadline", "shutdown", "cancelled"]
+RETRY_SECONDS = 2
+"""Time after which a request that was rejected for now may succeed."""
 
 
 is_private: ContextVar[bool] = ContextVar("is_private", default=False)
@@ -189,6 +191,11 @@ class StoreError(BrainError):
         super().__init__(f"{message} ({detail})" if detail else message)
         self.message = message
         self.may_pass = may_pass
+
+    def rejection(self) -> BadRequest:
+        """Return the error for a client whose request needs the store."""
+        retry_after = RETRY_SECONDS if self.may_pass else None
+        return BadRequest(self.message, code="unavailable", status=503, retry_after=retry_after)
 
 
 class OutcomeUnknown(StoreError):

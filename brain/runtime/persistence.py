@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from brain.errors import BadRequest, StoreError
+from brain.errors import StoreError
 from brain.messages import Call, Exchange, new_message_id
 from brain.runtime.run import Run
 from brain.runtime.runs import RunRegistry
@@ -84,7 +84,7 @@ class Persistence:
             )
         except StoreError as error:
             log.error("a question could not be stored: %s", error)  # noqa: TRY400
-            raise BadRequest(error.message, code="unavailable", status=503) from None
+            raise error.rejection() from None
 
     async def _find_question(self, user: str, conversation_id: str, question: Exchange) -> str | None:
         """Return the ID of the stored question if this one repeats it with results of the client's tool calls."""

@@ -267,12 +267,16 @@ class Processes:
         self._read_at = -math.inf
 
     async def _look_forever(self) -> None:
+        is_away = False
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self.look()
+                is_away = False
             except StoreError as error:
-                log.warning("the lease of this process cannot be renewed: %s", error)
+                if not is_away:
+                    log.warning("the lease of this process cannot be renewed: %s", error)
+                is_away = True
             except Exception:
                 log.exception("the turns of other processes could not be continued")
 

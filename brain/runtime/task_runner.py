@@ -120,16 +120,20 @@ class TaskRunner:
     # Claiming
 
     async def _look_forever(self) -> None:
+        is_away = False
         while True:
             self._has_news.clear()
             try:
                 await self._check_times()
                 seconds = min(await self._look(), LOOK_SECONDS)
+                is_away = False
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await self._has_news.wait()
             except StoreError as error:
-                log.warning("background tasks cannot be read: %s", error)
+                if not is_away:
+                    log.warning("background tasks cannot be read: %s", error)
+                is_away = True
                 await asyncio.sleep(LOOK_SECONDS)
             except Exception:  # a bug with one task must not stop the others
                 log.exception("background tasks could not be started")

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Literal
 
-from brain.errors import BadRequest
+from brain.errors import RETRY_SECONDS, BadRequest
 from brain.server.responses import error_response
 
 WAITING_TURNS = 1_000
@@ -27,7 +27,6 @@ STALL_SECONDS = 2.0
 """Maximum lag of one measurement: a machine that was suspended for an hour is not overloaded."""
 SHARE = 0.7
 """Turns that an overloaded server accepts, as a share of turns that end: their number falls until it is calm."""
-RETRY_SECONDS = 2
 
 ACCEPT_LIMIT = 200
 """Connections accepted at once, and so responses to rejected requests at once, each of which takes about 0.1 ms."""

@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 
 from brain.errors import BadRequest, RunsElsewhere, StoreError
 from brain.plugins.registry import Registry
-from brain.server.admission import RETRY_SECONDS, unavailable
+from brain.server.admission import unavailable
 from brain.server.forwarding import misdirected
 from brain.server.middleware import FORWARDED, AuthMiddleware, CorsMiddleware, ForwardedMiddleware, OriginMiddleware
 from brain.server.responses import error_response, request_path
@@ -152,8 +152,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
             rejection = error
         case StoreError():
             log.error("the store failed: %s", error)
-            retry_after = RETRY_SECONDS if error.may_pass else None
-            rejection = BadRequest(error.message, code="unavailable", status=503, retry_after=retry_after)
+            rejection = error.rejection()
         case HTTPException(status_code=status):
             headers = error.headers or {}
             code, message = "bad_request", error.detail

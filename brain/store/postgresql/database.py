@@ -138,6 +138,7 @@ class PostgreSQL(Database):
         self._give_up_at = math.inf
         self._probe: tuple[float, str | None] = -math.inf, None
         self._listener: Connection | None = None
+        self._listened = -1  # its descriptor
         self._listening: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
         self._hears = False
@@ -145,6 +146,7 @@ class PostgreSQL(Database):
         self._version = 0
         self._announcing: asyncio.Task[None] | None = None
         self._has_news = False
+        self._is_open = False
         self._is_closing = False
 
     # Opening and closing
@@ -157,6 +159,7 @@ class PostgreSQL(Database):
             await self._run(self._threads, partial(self._write, tables.prepare, None, durable=True, alone=False))
         except StoreError as error:
             raise StoreError(f"{self.place}: {error}") from error
+        self._is_open = True
 
     async def close(self) -> None:
         while self._pending:
@@ -200,10 +203,16 @@ class PostgreSQL(Database):
                 self._failures += 1
                 pause = min(MAX_PAUSE, 0.05 * 2**self._failures)
                 self._away_until = time.monotonic() + pause
-            raise StoreError(UNREACHABLE, str(error).strip().replace("\n", " "), may_pass=True) from None
+                is_new = self._is_open and self._failures == 1
+            detail = str(error).strip().partition("\n")[0]
+            if is_new:
+                log.error("%s cannot be reached: %s", self.place, detail)  # noqa: TRY400 - it has no more to say
+            raise StoreError(UNREACHABLE, detail, may_pass=True) from None
         with self._lock:
-            self._failures, self._away_until = 0, -math.inf
+            has_failed, self._failures, self._away_until = self._failures > 0, 0, -math.inf
             self._connections.add(connection)
+        if has_failed:
+            log.info("%s is reached again", self.place)
         connection.prepared_max = 500
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(bool, _BoolDumper)
@@ -436,6 +445,7 @@ class PostgreSQL(Database):
         self._heard.clear()
         with suppress(NotImplementedError):  # a loop without readers, as on Windows
             self._loop.add_reader(connection.fileno(), self._hear)
+            self._listened = connection.fileno()
         await self._run(self._threads, partial(self._notify, f"{self.process}?"))
         with suppress(TimeoutError):
             async with asyncio.timeout(HEAR_SECONDS):
@@ -489,8 +499,9 @@ class PostgreSQL(Database):
         self._hears = False
         self.known_version = self._version, -math.inf
         if self._listener is not None:
-            with suppress(psycopg.Error, ValueError):
-                self._loop.remove_reader(self._listener.fileno())
+            if self._listened >= 0:
+                self._loop.remove_reader(self._listened)
+                self._listened = -1
             with self._lock:
                 self._connections.discard(self._listener)
             self._listener.close()
