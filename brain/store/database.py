@@ -34,6 +34,7 @@ class Database(ABC):
     Attributes:
         place: What people call it: the path, or the URL without a password.
         is_shared: Whether other processes can use it.
+        is_remote: Whether its server can crash while this process goes on.
         process: The ID of this process.
         written: Characters of exchanges and tasks, and bytes of files, that were written.
         known_version: The last known `data_version`, and when it was read, on the `time.monotonic` clock.
@@ -42,6 +43,7 @@ class Database(ABC):
 
     place: str
     is_shared: bool
+    is_remote = False
 
     def __init__(self, clock: Callable[[], float], uptime: Callable[[], float]) -> None:
         self.clock = clock
@@ -82,8 +84,8 @@ class Database(ABC):
 
         Args:
             owner: Runs beside the writes of others, but not beside one with the same owner; without one, alone.
-            durable: Sync the write to disk. Without it, the write survives a crash of the process, but not of the
-                machine.
+            durable: Sync the write to disk. Without it, the write survives a crash of this process, but not of the
+                database's machine or server.
             alone: Use a separate transaction, because the work cannot be repeated.
         """
 
@@ -144,7 +146,7 @@ class Database(ABC):
     async def write_unsynced(
         self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a function as `write` does. What it writes survives a crash of the process, but not of the machine.
+        """Call a function as `write` does. What it writes may be lost if the database crashes.
 
         Raises:
             StoreError: The write failed.

@@ -156,7 +156,8 @@ class Store:
             files=files,
             options=options,
         )
-        beginning = self.database.submit(write, user, durable=False)
+        # a turn goes on without the database, and then its question must still be there
+        beginning = self.database.submit(write, user, durable=self.database.is_remote)
         try:
             history, earlier_files = await asyncio.shield(beginning)
             if earlier_files:

@@ -117,6 +117,7 @@ class PostgreSQL(Database):
     """
 
     is_shared = True
+    is_remote = True
 
     def __init__(
         self, url: str, *, clock: Callable[[], float] | None = None, uptime: Callable[[], float] | None = None
