@@ -1,6 +1,7 @@
 """What tests of the store share: a clock, a store that is opened and closed, whole turns in one line."""
 
 import secrets
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -8,9 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from brain.messages import Attachment, Exchange, History, Item, Part, Text, new_process_id
 from brain.store import conversations, processes, tasks
-from brain.store.sqlite.database import SQLite
+from brain.store.sqlite import database
+from brain.store.sqlite.database import SQLite, SQLiteTx
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask
 from brain.store.turns import QuestionOptions
@@ -40,6 +44,27 @@ class Clock:
 
     def advance(self, **by: float) -> None:
         self.now += timedelta(**by).total_seconds()
+
+
+def refuse_nul(patch: pytest.MonkeyPatch) -> None:
+    """Let SQLite refuse NUL characters, as PostgreSQL does: its texts cannot have any."""
+
+    def check(execute: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(query: str, values: Any = (), /) -> Any:
+            given = values.values() if isinstance(values, dict) else values
+            assert not any(isinstance(one, str) and "\0" in one for one in given), query
+            return execute(query, values)
+
+        return checked
+
+    class CheckedTx(SQLiteTx):
+        __slots__ = ()
+
+        def __init__(self, db: sqlite3.Connection, engine: SQLite) -> None:
+            super().__init__(db, engine)
+            self.execute = check(db.execute)
+
+    patch.setattr(database, "SQLiteTx", CheckedTx)
 
 
 @asynccontextmanager

@@ -33,6 +33,7 @@ from brain.runtime.engine import Engine
 from brain.settings import KEYS, LOCAL_USER, read
 from brain.text import replace_surrogates, suggest
 from brain.turn_request import STRATEGY_OPTIONS, TurnRequest
+from brain.validation import quote_value
 
 
 class Thinker:
@@ -109,8 +110,9 @@ class Thinker:
             critic: Whether the strategy `dual` checks the answer before it is shown.
             private: Whether only local models may read the conversation, from now on.
         """
-        if not user:
-            raise BadRequest("`user` is empty; use a name.", "user")
+        for field, name in (("user", user), ("conversation_id", conversation_id or "-")):
+            if not name or not name.isprintable():
+                raise BadRequest(f"`{field}` is {quote_value(name)}; use printable characters.", field)
         settings = self._engine.settings
         strategy = strategy or settings.strategy
         if strategy not in get_args(StrategyName):

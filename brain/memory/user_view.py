@@ -14,6 +14,7 @@ from brain.memory.terms import WordMatcher, content_words
 from brain.messages import FACT_LENGTH, MEMORY_LENGTH, OWN_WORDS, Category, Interaction, Item, Kind
 from brain.plugins.context import Saved
 from brain.store import items
+from brain.text import ID
 
 MAX_NAMED = 5
 """Maximum items in the advice if several match."""
@@ -149,7 +150,8 @@ class UserMemory:
     async def _find(self, which: str, kinds: Sequence[Kind]) -> Item:
         """Return the item with this id, or the only item with these words."""
         which = which.strip()
-        item = await self._items.store.read(items.find, self._user, which.removeprefix("#").lower()) if which else None
+        item_id = which.removeprefix("#").lower()
+        item = await self._items.store.read(items.find, self._user, item_id) if ID.fullmatch(item_id) else None
         if item is not None and item.kind in kinds:
             return item
         if not content_words(which):

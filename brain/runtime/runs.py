@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from brain.runtime.processes import Processes
 from brain.runtime.run import DEFAULT_OPTIONS, REPLAY_SECONDS, Run, RunOptions
 from brain.store.turns import RequestTaken
+from brain.text import ID
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
@@ -79,7 +80,7 @@ class RunRegistry:
             RunsElsewhere: Another process has it.
         """
         run = self._runs.get(turn_id)
-        if run is None and self.processes is not None:
+        if run is None and self.processes is not None and ID.fullmatch(turn_id):
             run = await self.processes.find(turn_id, user) or self._runs.get(turn_id)  # which may have begun since then
         return run if run is not None and run.user == user else None
 

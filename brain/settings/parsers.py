@@ -78,9 +78,11 @@ def redact_url(value: str) -> str:
 
 
 def text(value: Any) -> str:
-    """Parse a text; strip surrounding white space."""
+    """Parse a text without NUL characters; strip surrounding white space."""
     if not isinstance(value, str):
         raise TypeError
+    if "\0" in value:
+        raise ValueError
     return value.strip()
 
 

@@ -15,6 +15,7 @@ from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 from brain.store.tx import Tx
 from brain.store.users import Counts
+from brain.text import one_line
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Approximate limit of one page; exchanges are never split."""
@@ -126,11 +127,12 @@ def list_conversations(
         page = row
     searched = full_text.search_words(text)
     if not searched:
+        line = one_line(text)
         found = tx.execute(
             f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.account = ? "
             "AND (? = '' OR replace(c.title, ?, '') <> c.title) "
             f"AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
-            (number, text.strip(), text.strip(), *page, limit),
+            (number, line, line, *page, limit),
         ).fetchall()
     else:
         found = _search(tx, number, searched, page, limit)

@@ -122,7 +122,8 @@ def add(
 
 def add_file(tx: Tx, conversation: int, exchange: int | None, file: Attachment) -> None:
     """Add a file; its exchange may be added later."""
-    columns = {"id": file.id, "size": len(file.data), "name": file.name, "type": file.type, "data": file.data}
+    texts = {"name": one_line(file.name), "type": one_line(file.type)}
+    columns = {"id": file.id, "size": len(file.data), **texts, "data": file.data}
     insert(tx, "file", {"conversation": conversation, "exchange": exchange, **columns})
 
 
@@ -252,7 +253,7 @@ def set_title(tx: Tx, conversation: int) -> None:
         )
         for (data,) in tx.execute(query, (conversation,)).fetchall():
             with suppress(msgspec.MsgspecError):
-                title = msgspec.json.decode(data, type=_Titled).title
+                title = one_line(msgspec.json.decode(data, type=_Titled).title)
     query = "SELECT title FROM conversation WHERE key = ? AND named = 0 AND title <> ?"
     former = tx.execute(query, (conversation, title)).fetchone()
     if former == ("",) and words:  # the first exchange is indexed with these words

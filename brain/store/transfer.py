@@ -31,7 +31,7 @@ from brain.store.tx import Tx
 from brain.store.upgrade import upgrade_record
 from brain.store.users import Counts
 from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, MAX_USER_TEXT, Task
-from brain.text import ID
+from brain.text import ID, one_line
 from brain.validation import describe_mismatch
 
 VERSION = 2
@@ -465,6 +465,7 @@ class Import:
             exchange.source = "task"
         elif exchange.source == "task":  # without a task, no list would show the conversation
             exchange.source = "api"
+        exchange.outcome = one_line(record.outcome) or "interrupted"
         exchange.question_id = self._message_id(record.question_id) or new_message_id()
         exchange.answer_id = self._message_id(record.answer_id)
         exchange.files = tuple(dict.fromkeys(record.files))

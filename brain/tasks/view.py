@@ -10,6 +10,7 @@ from brain.messages import Marks
 from brain.store import tasks
 from brain.task import MAX_DEPTH, MAX_SUMMARY, CancelOutcome, NewTask, Origin, ProfileName, Task, Tell
 from brain.tasks import Tasks, schedule
+from brain.text import ID
 
 log = logging.getLogger("brain")
 
@@ -117,7 +118,7 @@ class UserTasks:
         return outcome, task
 
     async def summarize(self, task_id: str, summary: str) -> Task:
-        task = await self._tasks.store.read(tasks.find, self._user, task_id)
+        task = await self._tasks.store.read(tasks.find, self._user, task_id) if ID.fullmatch(task_id) else None
         if task is not None and self._can_read(task):
             private_data = self.origin().marks.private_data
             summary = summary[:MAX_SUMMARY]

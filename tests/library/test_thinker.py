@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from store_helpers import refuse_nul
 from turn_helpers import breaks, echo, registry_of, sends, waits
 
 from brain.errors import BadRequest, SettingsError
@@ -270,18 +271,19 @@ def test_the_end_of_a_turn_cancels_a_question_for_approval(run: Run) -> None:
     assert ends == ["cancelled"]
 
 
-def test_a_conversation_continues_in_another_process(run: Run, tmp_path: Path) -> None:
+def test_a_conversation_continues_in_another_process(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_nul(monkeypatch)
     store = f"sqlite:{tmp_path / 'brain.db'}"
 
     async def begin(thinker: Thinker) -> None:
         session = thinker.create_session("c", user="ada")
-        await session.think("Hi", attachments=[Attachment(0, "a.txt", "text/plain", b"words")])
+        await session.think("Hi\0", attachments=[Attachment(0, "a\0.txt", "text/plain\0", b"words")])
         await session.think("And?", "voice")
 
     async def read(thinker: Thinker) -> None:
         context = await thinker.create_session("c", user="ada").context()
         assert [(message.role, message.text, message.source) for message in context] == [
-            ("user", "Hi", "chat"),
+            ("user", "Hi\0", "chat"),
             ("assistant", "Hello!", "chat"),
             ("user", "And?", "voice"),
             ("assistant", "Hello!", "voice"),
@@ -330,8 +332,11 @@ def test_rejected_arguments_leave_the_session_as_it_was(run: Run) -> None:
                 await session.think(*one)
             fields.append(rejected.value.field)
         assert (fields, session.state) == (["text", "text", "text", "source"], "idle")
-        with pytest.raises(BadRequest):
-            thinker.create_session(user="")
+        refused: list[dict[str, Any]] = [{"user": ""}, {"user": "a\0"}, {"user": "a\nb"}, {"conversation_id": "c\0"}]
+        for names in refused:
+            with pytest.raises(BadRequest) as rejected:
+                thinker.create_session(**names)
+            assert rejected.value.field in names
         with pytest.raises(BadRequest) as rejected:
             thinker.create_session(strategy="reason", critic=True)
         assert rejected.value.field == "critic"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from memory_helpers import BreakableStore, add_exchanges, open_memory, texts, until, view
 from msgspec.structs import replace
-from store_helpers import NOON, Clock
+from store_helpers import NOON, Clock, refuse_nul
 
 from brain.errors import BadRequest, Refused, StoreError
 from brain.memory import Memory
@@ -142,6 +142,15 @@ async def test_a_fact_is_named_by_its_id_or_by_words_that_it_alone_has(memory: M
     await reason(mine.forget(rex.id, approved=ida))
     assert (await mine.forget("called Rex", approved=rex)).id == rex.id
     assert {item.id for item in await store.read(items.list_items, "ada")} == {cat.id, ida.id}
+
+
+async def test_a_name_with_a_nul_character_is_no_id(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_nul(monkeypatch)
+    (fact,) = await saved(memory, "I live in Rome")
+    mine = view(memory, "I live in Oslo")
+    for which in (f"#{fact.id}\0", "\0", f"{fact.id}\0x"):
+        assert (await reason(mine.forget(which))).partition(" ")[0] in ("no", "the")
+    assert (await mine.forget("live\0 in Rome")).id == fact.id
 
 
 async def test_an_immutable_fact_is_changed_only_by_its_user(memory: Memory, store: BreakableStore) -> None:

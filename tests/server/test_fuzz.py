@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from limits import WAIT_SECONDS
 from sse_events import read
 from starlette.routing import Route
+from store_helpers import refuse_nul
 from turn_helpers import Player, registry_of
 
 from brain import Registry, specialist
 from brain.models.model import PassRequest
 from brain.server.app import create_app
+from brain.store.tx import Tx
 
 EXAMPLES = 24
 SECRETS = re.compile(rb"Traceback|site-packages|File \"|object at 0x|/brain/\w+\.py|secret-key")
@@ -117,7 +119,11 @@ class Talker(Player):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with brain_served(registry_of(echo), TURN_SECONDS=5, APPROVAL_SECONDS=60, TASKS_AT_ONCE=0) as server:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        brain_served(registry_of(echo), TURN_SECONDS=5, APPROVAL_SECONDS=60, TASKS_AT_ONCE=0) as server,
+    ):
+        refuse_nul(patch)
         server.play(Talker(name="player"))
         yield server
         for run in server.engine.runs.running:
@@ -140,6 +146,26 @@ def ids(client: httpx.Client) -> dict[str, str]:
         while "approval_required" not in found:
             found += next(pieces)
     return {"over": over, "waits": waits}
+
+
+@pytest.fixture
+def other_process(server: Server) -> Iterator[None]:
+    """Another process that may have turns, for which the server looks into the store."""
+
+    def add(tx: Tx) -> None:
+        columns = "'other' AS id, '' AS address, until, version"
+        tx.execute(f"INSERT INTO process (id, address, until, version) SELECT {columns} FROM process")
+
+    def remove(tx: Tx) -> None:
+        tx.execute("DELETE FROM process WHERE id = 'other'")
+
+    store, processes = server.engine.store, server.engine.runs.processes
+    assert processes is not None
+    server.on_loop(store.write(add))
+    server.on_loop(processes.look())
+    yield
+    server.on_loop(store.write(remove))
+    server.on_loop(processes.look())
 
 
 # What is sent
@@ -313,6 +339,24 @@ def test_bodies_that_are_nearly_valid(client: httpx.Client, ids: dict[str, str],
         send(client, "POST", path, name, ids, content=content, headers={**head, "content-type": "application/json"})
 
     test()
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_nul_characters_in_bodies(client: httpx.Client, ids: dict[str, str], path: str) -> None:
+    for at in places(BODIES[path]):
+        body = inner = copy.deepcopy(BODIES[path])
+        for key in at[:-1]:
+            inner = inner[key]
+        if at and isinstance(inner[at[-1]], str):
+            inner[at[-1]] += "\0"
+            send(client, "POST", path, "over", ids, json=body)
+
+
+@pytest.mark.parametrize(("path", "method"), [one for one in ROUTES if one[1] in ("GET", "DELETE", "PATCH")])
+@pytest.mark.usefixtures("other_process")
+def test_nul_characters_in_addresses(client: httpx.Client, ids: dict[str, str], path: str, method: str) -> None:
+    for name in ("before", "q", "after", "state", "conversation_id", "message", "replace_from"):
+        send(client, method, path, "a\0", ids, params={name: "\0"})
 
 
 def test_forms_that_are_nearly_valid(client: httpx.Client) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from brain.errors import SettingsError
 from brain.settings import KEYS, read
+from brain.text import escape_invisible
 
 
 def file(folder: Path, text: str) -> Path:
@@ -71,7 +72,7 @@ def test_good_values(key: str, value: str, expected: Any) -> None:
 
 
 BAD: Mapping[str, list[str]] = {
-    "MODEL": ["", "llama3", "ollama:", "ollama", "auto:x", "builtin,builtin"],
+    "MODEL": ["", "llama3", "ollama:", "ollama", "auto:x", "builtin,builtin", "ollama:a\0"],
     "MODEL_URL": ["localhost:11434", "ftp://example.org", "http://[oops", "http://", "http://a:99999"],
     "EMBEDDINGS": ["nomic", "builtin"],
     "MODEL_RESUME": ["both"],
@@ -102,7 +103,7 @@ def test_a_bad_value_names_the_setting_the_value_and_what_is_allowed(key: str) -
     for value in BAD[key]:
         with pytest.raises(SettingsError) as caught:
             read({f"BRAIN_{key}": value})
-        shown = f"'{value}'" if len(value) < 50 else "'xxx"
+        shown = f"'{escape_invisible(value)}'" if len(value) < 50 else "'xxx"
         for part in (f" BRAIN_{key}: ", shown, KEYS[key].metadata["rule"].allowed.replace("`", "")):
             assert part in str(caught.value)
         example = KEYS[key].metadata["example"]

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from brain_servers import settings
 from specialist_calls import context
-from store_helpers import NOON, Clock, opened
+from store_helpers import NOON, Clock, opened, refuse_nul
 
 from brain import Context, Registry, Thinker, specialist
 from brain.assist.router import find_router
@@ -123,12 +123,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"operation": "cancel", "task_id": "task1", "title": "x"}, "cancel does not take title"),
     ({"operation": "summarize", "task_id": "task1"}, "summarize needs summary"),
     ({"operation": "summarize", "task_id": "task1", "summary": "x"}, "there is no task task1"),
+    ({"operation": "summarize", "task_id": "task1\0", "summary": "x"}, "there is no task task1\0"),
     ({"operation": "feedback"}, "feedback needs message"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("params", "reason"), REFUSED)
-async def test_refused_requests(params: dict[str, Any], reason: str) -> None:
+async def test_refused_requests(params: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_nul(monkeypatch)
     async with session() as ada:
         assert await ada.reason(**params) == reason
 

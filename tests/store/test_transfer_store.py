@@ -19,6 +19,7 @@ from store_helpers import (
     memory,
     question,
     read_turns,
+    refuse_nul,
     store_at,
     task_of,
 )  # fmt: skip
@@ -283,6 +284,28 @@ async def test_a_wrong_record_is_named_and_nothing_is_imported(
     place = f"records[{max(0, len(records) - 1)}]" + (f".{field}" if field else "")
     assert (caught.value.status, caught.value.field) == (400, place)
     assert await memory_store.search(users.names) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("conversation", "title"),
+        *(("file", field) for field in ("name", "type")),
+        *(("exchange", field) for field in ("question_id", "answer_id", "message", "question", "outcome")),
+        *(("item", field) for field in ("id", "text")),
+        *(("task", field) for field in ("id", "title", "prompt")),
+    ],
+)
+async def test_nul_characters_are_not_stored(
+    memory_store: Store, kind: str, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_nul(monkeypatch)
+    records: list[dict[str, Any]] = [HEAD, TASK, C, FILE, EXCHANGE | {"files": [1]}, FACT]
+    with_nul = [one | ({field: f"{one[field]}\0"} if one["kind"] == kind else {}) for one in records]
+    counts = await import_records(memory_store, "ada", with_nul)
+    assert counts == Counts(conversations=1, messages=1, files=1, facts=1, tasks=1)
+    ((_, _, outcome),) = await read_turns(memory_store, "ada", "c")
+    assert outcome == "complete"
 
 
 DAILY = {"every": "FREQ=DAILY;BYHOUR=8;BYMINUTE=0", "start": "2027-01-01T08:00:00Z"}

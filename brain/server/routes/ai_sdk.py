@@ -16,6 +16,7 @@ from brain.runtime.run import Run, RunOptions
 from brain.server.responses import no_content
 from brain.server.routes import runs
 from brain.server.routes.requests import Request, client_of, read_json
+from brain.text import ID
 
 _decode_options = msgspec.json.Decoder(RequestOptions).decode
 
@@ -46,8 +47,8 @@ async def reconnect(request: Request) -> ASGIApp:
     """`GET /ai-sdk/chat/{id}/stream`: the turn of this chat whose end no client has received; else 204."""
     if request.method == "HEAD":  # it would count as a client of the turn
         raise HTTPException(405, headers={"Allow": "GET"})
-    nothing = no_content()
-    run = await request.engine.runs.find_newest(request.path_params["id"], request.username)
+    nothing, chat_id = no_content(), request.path_params["id"]
+    run = await request.engine.runs.find_newest(chat_id, request.username) if ID.fullmatch(chat_id) else None
     options = _options_of(run)
     if run is None or options is None or not options.resumable:
         return nothing
