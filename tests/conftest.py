@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["exclusive", "node_clients", "postgresql_servers"]
+pytest_plugins = ["exclusive", "node_clients", "postgresql_servers", "databases"]
 
 _numbers = count()
 

@@ -127,16 +127,19 @@ class Cluster:
     def drop_database(self, name: str) -> None:
         """Drop a database, and end the connections to it."""
         # FORCE does the same, but looks only every 100 ms whether they have ended
-        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        self.execute(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+            f"DROP DATABASE {name} WITH (FORCE)",
+        )
 
-    def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        """Execute a statement as superuser, in the database `postgres`; return its rows."""
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Execute statements as superuser, in the database `postgres`; return the rows of the last one."""
         import psycopg  # of an extra, and this module is loaded for all tests
 
         url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
         with psycopg.connect(url, autocommit=True) as connection:
-            cursor = connection.execute(statement.encode())
+            for statement in statements:
+                cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
     def start(self) -> None:

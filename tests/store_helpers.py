@@ -1,30 +1,39 @@
 """What tests of the store share: a clock, a store that is opened and closed, whole turns in one line."""
 
+import asyncio
 import secrets
 import sqlite3
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import pytest
+from limits import WAIT_SECONDS
 
 from brain.messages import Attachment, Exchange, History, Item, Part, Text, new_process_id
 from brain.store import conversations, processes, tasks
+from brain.store.database import Database
 from brain.store.sqlite import database
 from brain.store.sqlite.database import SQLite, SQLiteTx
 from brain.store.store import Store
 from brain.store.tasks import DayLimits, DueTask
 from brain.store.turns import QuestionOptions
+from brain.store.tx import Tx
 from brain.task import Task
 from brain.tasks import schedule
+
+if TYPE_CHECKING:  # the processes that tests start need no pytest
+    import pytest
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOMORROW = NOON + timedelta(days=1)
 NO_LIMITS = DayLimits(0, 0)
 S = TypeVar("S", bound=Store)
+T = TypeVar("T")
 
 
 class Clock:
@@ -46,7 +55,7 @@ class Clock:
         self.now += timedelta(**by).total_seconds()
 
 
-def refuse_nul(patch: pytest.MonkeyPatch) -> None:
+def refuse_nul(patch: "pytest.MonkeyPatch") -> None:
     """Let SQLite refuse NUL characters, as PostgreSQL does: its texts cannot have any."""
 
     def check(execute: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,6 +76,22 @@ def refuse_nul(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(database, "SQLiteTx", CheckedTx)
 
 
+class DatabasePlace(Protocol):
+    """Where a test has its database. Each call returns another `Database` of the same one, as for another process."""
+
+    def __call__(self, *, clock: Callable[[], float], uptime: Callable[[], float]) -> Database: ...
+
+
+def place_of(setting: str) -> DatabasePlace:
+    """The database that STORE names."""
+    kind, _, path = setting.partition(":")
+    if kind == "sqlite":
+        return partial(SQLite, Path(path))
+    from brain.store.postgresql.database import PostgreSQL  # of an extra
+
+    return partial(PostgreSQL, setting)
+
+
 @asynccontextmanager
 async def opened(store: S) -> AsyncIterator[S]:
     await store.open()
@@ -78,10 +103,32 @@ async def opened(store: S) -> AsyncIterator[S]:
 
 @asynccontextmanager
 async def store_at(
-    path: Path | None, clock: Clock | None = None, uptime: Callable[[], float] = time.monotonic
+    place: DatabasePlace | Path | None, clock: Clock | None = None, uptime: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[Store]:
-    async with opened(Store(SQLite(path, clock=clock or Clock(), uptime=uptime))) as store:
+    """Open a store at a place, in a file, or in memory."""
+    connect = partial(SQLite, place) if place is None or isinstance(place, Path) else place
+    async with opened(Store(connect(clock=clock or Clock(), uptime=uptime))) as store:
         yield store
+
+
+class Blocker:
+    """Work that holds a thread of the store until it is released."""
+
+    def __init__(self) -> None:
+        self._has_begun, self._may_end = threading.Event(), threading.Event()
+
+    def __call__(self, tx: Tx, owner: str | None = None) -> bool:
+        self._has_begun.set()
+        return self._may_end.wait(WAIT_SECONDS)
+
+    async def hold(self, start: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
+        """Start what calls the work, and wait until it does."""
+        holding = asyncio.ensure_future(start())
+        assert await asyncio.to_thread(self._has_begun.wait, WAIT_SECONDS)
+        return holding
+
+    def release(self) -> None:
+        self._may_end.set()
 
 
 def sqlite_of(store: Store) -> SQLite:

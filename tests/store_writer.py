@@ -1,9 +1,9 @@
 """A process that uses a store, prints what it is about to do and what was acknowledged, and is killed.
 
-`python tests/store_writer.py FILE NAME`: random work without end.
-`python tests/store_writer.py FILE NAME hold`: begins one turn of conversation `shared`, and waits.
-`python tests/store_writer.py FILE NAME turns`: fifty turns of a conversation of its own.
-`python tests/store_writer.py FILE NAME imports`: imports of `import_records`, each for another user, without end.
+`python tests/store_writer.py STORE NAME`: random work without end.
+`python tests/store_writer.py STORE NAME hold`: begins one turn of conversation `shared`, and waits.
+`python tests/store_writer.py STORE NAME turns`: fifty turns of a conversation of its own.
+`python tests/store_writer.py STORE NAME imports`: imports of `import_records`, each for another user, without end.
 """
 
 import asyncio
@@ -13,14 +13,12 @@ import random
 import sys
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from store_helpers import NOON, add_turn, answer, fact, file, join, question
 
 from brain.runtime import import_sanitizer
-from brain.store import items
-from brain.store.sqlite.database import SQLite
+from brain.store import items, open_store
 from brain.store.store import Store
 
 
@@ -28,9 +26,8 @@ def report(*words: str) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
 
 
-async def main(path: str, name: str, what: str = "") -> None:
-    store = Store(SQLite(Path(path)))
-    await store.open()
+async def main(setting: str, name: str, what: str = "") -> None:
+    store = await open_store(setting)
     report("ready", "", "")
     if what == "hold":
         await join(store)

@@ -1,4 +1,4 @@
-"""A store for each test, in memory or in a file, with a clock that the test moves."""
+"""What tests of a store in a file share."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -9,11 +9,6 @@ from store_helpers import Clock, store_at
 
 from brain.store.sqlite import connection
 from brain.store.store import Store
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -38,16 +33,4 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
 @pytest.fixture
 async def file_store(path: Path, clock: Clock) -> AsyncIterator[Store]:
     async with store_at(path, clock) as store:
-        yield store
-
-
-@pytest.fixture
-async def memory_store(clock: Clock) -> AsyncIterator[Store]:
-    async with store_at(None, clock) as store:
-        yield store
-
-
-@pytest.fixture(params=["memory", "file"])
-async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> AsyncIterator[Store]:
-    async with store_at(path if request.param == "file" else None, clock) as store:
         yield store

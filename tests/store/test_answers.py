@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
-from store_helpers import Clock, fact, opened
+from store_helpers import Clock, DatabasePlace, fact, store_at
 
 from brain.messages import Call, Exchange, Marks, Part, Steer, Text
 from brain.store import answers, items
 from brain.store.answers import normalize, pieces
-from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -76,9 +75,9 @@ async def test_equal_answers_have_the_marks_of_all_their_turns(store: Store) -> 
     assert await marks_of(store, ANSWER) == BOTH
 
 
-async def test_an_answer_is_recognized_for_thirty_days() -> None:
+async def test_an_answer_is_recognized_for_thirty_days(place: DatabasePlace) -> None:
     clock = Clock(step=0)
-    async with opened(Store(SQLite(None, clock=clock))) as store:
+    async with store_at(place, clock) as store:
         await remember(store, NONE, ANSWER)
         clock.now += 30 * DAY
         assert await marks_of(store, ANSWER) == NONE

@@ -7,7 +7,7 @@ from store_helpers import add_turn, fact
 
 from brain.store import full_text, items
 from brain.store.store import Store
-from brain.store.tx import Tx
+from brain.store.tx import Index, Tx
 
 pytestmark = pytest.mark.anyio
 
@@ -30,35 +30,37 @@ def test_every_term_that_the_index_makes_begins_with_its_owner() -> None:
     db.close()
 
 
-async def test_words_are_found_without_case_and_accents_in_any_script(memory_store: Store) -> None:
+async def test_words_are_found_without_case_and_accents_in_any_script(store: Store) -> None:
     texts = ["Straße ÉCLAIR", "Привет Ёлка", "Καλημέρα Ἀθῆναι", "お茶 をください", "नमस्ते"]
     for number, text in enumerate(texts):
-        await memory_store.write(items.put, "ann", fact(f"i{number}", text))
+        await store.write(items.put, "ann", fact(f"i{number}", text))
     words = ["strasse", "eclair", "привет", "елка", "ΚΑΛΗΜΕΡΑ", "αθηναι", "お茶", "नमस्ते"]
-    found = [[item.id for item in await memory_store.read(items.list_items, "ann", words=word)] for word in words]
+    found = [[item.id for item in await store.read(items.list_items, "ann", words=word)] for word in words]
     assert found == [["i0"], ["i0"], ["i1"], ["i1"], ["i2"], ["i2"], ["i3"], ["i4"]]
 
 
-async def test_no_user_writes_terms_for_another(memory_store: Store) -> None:
+async def test_no_user_writes_terms_for_another(store: Store) -> None:
     planted = " ".join(f"{OTHER_LETTER}{term}" for term in TERMS)
-    await add_turn(memory_store, "ann", "c", "I like tea")
-    await memory_store.write(items.put, "ann", fact("a", "I like tea"))
-    await add_turn(memory_store, "eve", "d", planted)
-    await memory_store.write(items.put, "eve", fact("e", planted))
-    assert await memory_store.list_conversations("ann", words="penicillin") == []
-    assert await memory_store.read(items.search, "ann", "penicillin", kinds=("fact", "memory"), limit=9) == []
+    await add_turn(store, "ann", "c", "I like tea")
+    await store.write(items.put, "ann", fact("a", "I like tea"))
+    await add_turn(store, "eve", "d", planted)
+    await store.write(items.put, "eve", fact("e", planted))
+    assert await store.list_conversations("ann", words="penicillin") == []
+    assert await store.read(items.search, "ann", "penicillin", kinds=("fact", "memory"), limit=9) == []
 
 
-async def test_whatever_is_in_the_index_no_user_finds_what_is_anothers(memory_store: Store) -> None:
+async def test_whatever_is_in_the_index_no_user_finds_what_is_anothers(store: Store) -> None:
     def plant(tx: Tx) -> None:
-        tx.execute("UPDATE item_words SET words = ?", (" ".join(TERMS),))
-        tx.execute("UPDATE exchange_words SET words = ?", (" ".join(TERMS),))
+        indexes: tuple[tuple[str, Index], ...] = (("item", "item_words"), ("exchange", "exchange_words"))
+        for table, index in indexes:
+            for (key,) in tx.execute(f"SELECT key FROM {table}").fetchall():
+                tx.words.put(tx, index, key, " ".join(TERMS))
 
     for user in ("ann", "eve"):
-        await add_turn(memory_store, user, f"c-{user}", "I like tea")
-        await memory_store.write(items.put, user, fact(f"f-{user}", "I like tea"))
-        assert len(await memory_store.list_conversations(user, words="tea")) == 1
-    await memory_store.write(plant)
+        await add_turn(store, user, f"c-{user}", "I like tea")
+        await store.write(items.put, user, fact(f"f-{user}", "I like tea"))
+        assert len(await store.list_conversations(user, words="tea")) == 1
+    await store.write(plant)
     for user in ("ann", "eve"):
-        assert [one.id for one in await memory_store.list_conversations(user, words="penicillin")] == [f"c-{user}"]
-        assert [one.id for one in await memory_store.read(items.list_items, user, words="penicillin")] == [f"f-{user}"]
+        assert [one.id for one in await store.list_conversations(user, words="penicillin")] == [f"c-{user}"]
+        assert [one.id for one in await store.read(items.list_items, user, words="penicillin")] == [f"f-{user}"]

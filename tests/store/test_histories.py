@@ -7,11 +7,10 @@ the store. Each dies now and then, and is only frozen: it goes on with turns tha
 import os
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from store_helpers import Clock, answer, file, lose_turns, question, store_at
+from store_helpers import Clock, DatabasePlace, answer, file, lose_turns, question, store_at
 
 from brain.errors import BadRequest
 from brain.messages import History, Text, new_process_id
@@ -247,10 +246,13 @@ class Model:
         self.store.database.process = self.living[0]
         await self.compare()
 
-    async def end_processes(self) -> None:
+    async def delete_all(self) -> None:
         for process in self.living:
             self.store.database.process = process
             await self.store.write(processes.remove)
+        lose_turns(self.store)
+        for place in self.places:
+            await self.store.delete(*place)
 
     async def compare(self) -> None:
         for place in self.places:
@@ -287,24 +289,21 @@ def places(number: int) -> list[Place]:
     return [(f"{user}{number}", name) for user in ("ada", "eve") for name in ("c", "d")]
 
 
-async def test_histories() -> None:
-    clock = Clock(step=0)
-    async with store_at(None, clock) as store:
-        for number in range(HISTORIES):
+async def test_histories(place: DatabasePlace) -> None:
+    async with store_at(place, Clock(step=0)) as store:
+        for number in range(HISTORIES // 8 if store.database.is_shared else HISTORIES):
             model = Model(store, random.Random(number), places(number))
             await model.play()
-            await model.end_processes()
-            lose_turns(store)
-            for place in places(number):
-                await store.delete(*place)
+            await model.delete_all()
 
 
-async def test_histories_with_restarts(tmp_path: Path) -> None:
+async def test_histories_with_restarts(shared_place: DatabasePlace) -> None:
     for number in range(max(3, HISTORIES // 60)):
         chats, count = dict[Place, Chat](), 0
         rng = random.Random(f"restart {number}")
-        for _ in range(4):
-            async with store_at(tmp_path / f"{number}.db", Clock(step=0)) as store:
+        for is_last in (False, False, False, True):
+            async with store_at(shared_place, Clock(step=0)) as store:
+                await store.write(processes.remove_all)  # whose leases are over
                 model = Model(store, rng, places(number), chats, count=count)
                 for chat in chats.values():  # those that can be continued wait for a process that does so
                     for turn in chat.turns:
@@ -312,3 +311,5 @@ async def test_histories_with_restarts(tmp_path: Path) -> None:
                             turn.outcome, turn.reply = "interrupted", turn.draft
                 await model.play()
                 count = model.count
+                if is_last:
+                    await model.delete_all()

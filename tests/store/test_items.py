@@ -117,16 +117,14 @@ async def test_scores_count_rare_words_short_texts_and_one_users_items(store: St
     assert ids(await store.read(items.search, "ada", "jazz", kinds=("memory",), limit=5)) == ["m1"]
 
 
-async def test_few_words_and_few_items_with_each_are_searched(
-    memory_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_few_words_and_few_items_with_each_are_searched(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(items, "MAX_WORDS", 2)
     monkeypatch.setattr(items, "MAX_HITS", 3)
     for number, text in enumerate(["oak", "elm oak", "elm oak ash", "oak", "oak", "oak"]):
-        await memory_store.write(items.put, "ada", fact(f"f{number}", text))
-    await memory_store.write(items.put, "eve", fact("e", "ash"))
+        await store.write(items.put, "ada", fact(f"f{number}", text))
+    await store.write(items.put, "eve", fact("e", "ash"))
     for words, found in (("fir oak elm ash", ["f1", "f2"]), ("oak", ["f3", "f4", "f5"])):
-        assert sorted(ids(await memory_store.read(items.search, "ada", words, kinds=BOTH, limit=9))) == found
+        assert sorted(ids(await store.read(items.search, "ada", words, kinds=BOTH, limit=9))) == found
 
 
 # vectors
@@ -194,17 +192,15 @@ async def test_items_may_have_vectors_of_several_models(store: Store) -> None:
     assert len(await lacking(store, "a", 1)) == 1
 
 
-async def test_a_vector_without_a_direction_is_near_to_nothing(memory_store: Store) -> None:
-    await memory_store.write(items.put, "ada", fact("f1", "one"))
-    await memory_store.write_unsynced(vectors.write, [("ada", "f1", "one", ItemEmbedding([0.0, 0.0]))], "m")
-    assert await lacking(memory_store, "m") == []
-    found = await memory_store.read(
-        vectors.search, "ada", Query("m", [0.6, 0.8]), kinds=BOTH, limit=5, cache=memory_store.signs
-    )
+async def test_a_vector_without_a_direction_is_near_to_nothing(store: Store) -> None:
+    await store.write(items.put, "ada", fact("f1", "one"))
+    await store.write_unsynced(vectors.write, [("ada", "f1", "one", ItemEmbedding([0.0, 0.0]))], "m")
+    assert await lacking(store, "m") == []
+    found = await store.read(vectors.search, "ada", Query("m", [0.6, 0.8]), kinds=BOTH, limit=5, cache=store.signs)
     assert [(item.id, score) for item, score, *_ in found] == [("f1", 0.0)]
 
 
-async def test_comparing_signs_first_misses_little(memory_store: Store) -> None:
+async def test_comparing_signs_first_misses_little(store: Store) -> None:
     rng = random.Random(4)
 
     def draw(around: Sequence[float] | None = None) -> list[float]:
@@ -216,20 +212,15 @@ async def test_comparing_signs_first_misses_little(memory_store: Store) -> None:
 
     topics = [draw() for _ in range(20)]
     embedded = {f"f{n}": draw(rng.choice(topics)) for n in range(600)}
-    for name in embedded:
-        await memory_store.write(items.put, "ada", fact(name, name))
-    await memory_store.write_unsynced(
+    await store.write(lambda tx: [items.put(tx, "ada", fact(name, name)) for name in embedded] and None)
+    await store.write_unsynced(
         vectors.write, [("ada", name, name, ItemEmbedding(vector)) for name, vector in embedded.items()], "m"
     )
     hits = 0
     for _ in range(20):
         asked = draw(rng.choice(topics))
         exact = sorted(embedded, key=lambda name: -cosine(asked, embedded[name]))[:5]
-        found = ids(
-            await memory_store.read(
-                vectors.search, "ada", Query("m", asked), kinds=BOTH, limit=5, cache=memory_store.signs
-            )
-        )
+        found = ids(await store.read(vectors.search, "ada", Query("m", asked), kinds=BOTH, limit=5, cache=store.signs))
         hits += len({*exact} & {*found})
     assert hits >= 95  # of 100
 
@@ -305,10 +296,10 @@ async def test_a_wrong_clock_keeps_no_conversation_from_its_summary(store: Store
     assert [one.user for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)] == ["ada"]
 
 
-async def test_of_a_long_conversation_the_newest_exchanges_are_claimed(memory_store: Store) -> None:
+async def test_of_a_long_conversation_the_newest_exchanges_are_claimed(store: Store) -> None:
     for n in range(45):
-        await add_turn(memory_store, "ada", "c", f"{n}", number=n)
-    (idle,) = await memory_store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
+        await add_turn(store, "ada", "c", f"{n}", number=n)
+    (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)
     assert [one.message for one in idle.exchanges] == [f"{n}" for n in range(5, 45)]
-    await memory_store.write(conversations.set_memory, idle, None)
-    assert await claimed(memory_store) == []
+    await store.write(conversations.set_memory, idle, None)
+    assert await claimed(store) == []

@@ -2,20 +2,18 @@
 
 import asyncio
 import io
-import sqlite3
 from collections.abc import Iterable, Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, file, read_turns, store_at
+from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, file, read_turns
 
 from brain.errors import StoreError
 from brain.messages import Kind
 from brain.runtime import import_sanitizer
 from brain.store import conversations, deletion, items, transfer, users, vectors
 from brain.store.store import Store
+from brain.store.tx import Tx
 from brain.store.users import Counts
 
 pytestmark = pytest.mark.anyio
@@ -101,8 +99,7 @@ async def everything(store: Store) -> list[object]:
 NOTHING: list[object] = [[], Counts(), [], [], None, [], [], [], [], [], [], ["brain", "preferences"]]
 
 
-async def test_an_import_is_seen_when_all_of_it_is_there(file_store: Store) -> None:
-    store = file_store
+async def test_an_import_is_seen_when_all_of_it_is_there(store: Store) -> None:
     slow = await SlowImport(store, export()).begin(3)
     assert (await rows(store))["item"] > 0
     assert await everything(store) == NOTHING
@@ -115,26 +112,17 @@ async def test_an_import_is_seen_when_all_of_it_is_there(file_store: Store) -> N
     assert {(item.conversation_id, item.message_id) for item, _ in found} == {("c", f"q{n}") for n in range(100)}
 
 
-@pytest.mark.parametrize("is_restarted", [False, True])
-async def test_nothing_is_left_of_an_import_whose_process_was_killed(
-    path: Path, clock: Clock, is_restarted: bool
-) -> None:
-    async with store_at(path, clock) as store:
-        await SlowImport(store, export()).begin(3)
-        await store.sweep()
-        assert (await rows(store))["item"] > 0
-        if not is_restarted:
-            clock.advance(seconds=60)
-            await store.sweep()
-            assert await rows(store) == {}
-    async with store_at(path, clock) as store:
-        await store.sweep()
-        assert await rows(store) == {}
+async def test_nothing_is_left_of_an_import_whose_process_was_killed(store: Store, clock: Clock) -> None:
+    await SlowImport(store, export()).begin(3)
+    await store.sweep()
+    assert (await rows(store))["item"] > 0
+    clock.advance(seconds=60)
+    await store.sweep()
+    assert await rows(store) == {}
 
 
 @pytest.mark.parametrize("seconds", [60, -3_600])
-async def test_an_import_that_counts_as_dead_cannot_continue(file_store: Store, clock: Clock, seconds: int) -> None:
-    store = file_store
+async def test_an_import_that_counts_as_dead_cannot_continue(store: Store, clock: Clock, seconds: int) -> None:
     slow = await SlowImport(store, export()).begin(3)
     clock.advance(seconds=seconds)
     await store.sweep()
@@ -142,14 +130,13 @@ async def test_an_import_that_counts_as_dead_cannot_continue(file_store: Store, 
     assert await rows(store) == {}
 
 
-async def test_an_import_for_a_user_who_was_erased_cannot_continue(file_store: Store) -> None:
-    slow = await SlowImport(file_store, export()).begin(1)
-    await file_store.forget("ada")
+async def test_an_import_for_a_user_who_was_erased_cannot_continue(store: Store) -> None:
+    slow = await SlowImport(store, export()).begin(1)
+    await store.forget("ada")
     assert await slow.is_refused()
 
 
-async def test_what_came_to_exist_during_an_import_stays(file_store: Store) -> None:
-    store = file_store
+async def test_what_came_to_exist_during_an_import_stays(store: Store) -> None:
     slow = await SlowImport(store, export()).begin(1)
     await add_turn(store, "ada", "c", "Mine")
     await store.write(items.put, "ada", fact("f3", "I like rock"))
@@ -169,47 +156,44 @@ async def test_what_came_to_exist_during_an_import_stays(file_store: Store) -> N
     assert counted == summed
 
 
-async def test_turns_run_while_somebody_imports(file_store: Store) -> None:
+async def test_turns_run_while_somebody_imports(store: Store) -> None:
     has_read = asyncio.Event()
 
     def records() -> Iterator[dict[str, Any]]:
-        yield from export(3_000)
+        yield from export(1_000)
         has_read.set()
 
-    importing = asyncio.create_task(file_store.import_user("ada", records(), import_sanitizer))
+    importing = asyncio.create_task(store.import_user("ada", records(), import_sanitizer))
     await has_read.wait()
     for number in (1, 2):
-        await add_turn(file_store, "bob", "d", number=number)
+        await add_turn(store, "bob", "d", number=number)
         assert not importing.done()
     await importing
-    assert (await file_store.search(users.count, "ada")).messages == 6_000
+    assert (await store.search(users.count, "ada")).messages == 2_000
 
 
-async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(
-    path: Path, clock: Clock, connections: list[sqlite3.Connection]
-) -> None:
-    async with store_at(path, clock) as store:
+async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(store: Store) -> None:
+    await store.import_user("ada", export(300, 5), import_sanitizer)
+    await add_turn(store, "ada", "d", "I like jazz", files=[file(b"x")])
+    assert len(await store.list_conversations("ada", words="jazz")) == 2
+    key = await store.write(conversations.delete, "ada", "c")
+    assert [one.id for one in await store.list_conversations("ada", words="jazz")] == ["d"]
+    assert await store.search(users.count, "ada") == Counts(conversations=1, messages=2, files=1, facts=5)
+    assert {item.conversation_id for item in await store.read(items.list_items, "ada")} == {None}
+    assert (await rows(store))["exchange"] == 301
+    steps = 0
 
-        def delete(conversation_id: str) -> Any:
-            return store.write(conversations.delete, "ada", conversation_id)
+    def remove(tx: Tx) -> bool:
+        nonlocal steps
+        steps += 1
+        return deletion.remove_some(tx, conversation=key)
 
-        await store.import_user("ada", export(300, 5), import_sanitizer)
-        await add_turn(store, "ada", "d", "I like jazz", files=[file(b"x")])
-        assert len(await store.list_conversations("ada", words="jazz")) == 2
-        commits: list[str] = []
-        connections[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
-        key = await delete("c")
-        assert [one.id for one in await store.list_conversations("ada", words="jazz")] == ["d"]
-        assert await store.search(users.count, "ada") == Counts(conversations=1, messages=2, files=1, facts=5)
-        assert {item.conversation_id for item in await store.read(items.list_items, "ada")} == {None}
-        assert (await rows(store))["exchange"] == 301
-        await store.database.write_in_steps(partial(deletion.remove_some, conversation=key))
-        assert len(commits) > 300 / deletion.REMOVED_ROWS
-        assert (await rows(store))["exchange"] == 1
-        await delete("d")
-    async with store_at(path, clock) as store:
-        await store.sweep()
-        assert await rows(store) == {"item": 5, "item_words": 5, "account": 1}
+    await store.database.write_in_steps(remove)
+    assert steps > 300 / deletion.REMOVED_ROWS
+    assert (await rows(store))["exchange"] == 1
+    await store.write(conversations.delete, "ada", "d")
+    await store.sweep()
+    assert await rows(store) == {"item": 5, "item_words": 5, "account": 1}
 
 
 async def test_an_erased_user_is_gone_at_once(store: Store) -> None:

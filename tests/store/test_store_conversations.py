@@ -39,9 +39,9 @@ async def listed(store: Store, user: str = "ada", **query: str) -> list[str]:
         ("", "a.txt b.txt"),
     ],
 )
-async def test_the_title_is_the_first_words_or_the_files(memory_store: Store, words: str, title: str) -> None:
-    await add_turn(memory_store, "ada", "c", words, files=[file(b""), file(b"", "b.txt")])
-    assert [one.title for one in await memory_store.list_conversations("ada")] == [title]
+async def test_the_title_is_the_first_words_or_the_files(store: Store, words: str, title: str) -> None:
+    await add_turn(store, "ada", "c", words, files=[file(b""), file(b"", "b.txt")])
+    assert [one.title for one in await store.list_conversations("ada")] == [title]
 
 
 async def test_a_title_follows_the_first_question_until_its_user_gives_one(store: Store) -> None:
@@ -102,16 +102,16 @@ async def test_a_conversation_is_read_page_by_page(store: Store) -> None:
     assert await store.read(conversations.read_page, "eve", "c") is None
 
 
-async def test_pages_of_long_exchanges_are_shorter(memory_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_long_exchanges_are_shorter(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "PAGE_BYTES", 4000)
     in_params = Call("web", params={"q": "ß" * 800}, id="c1", turn_pass=1)
     cited = replace(in_params, params={}, citations=(Citation("1", "T", "u" * 1600),))
     answers: list[list[Part]] = [[in_params], [Text("short", 1)], [cited], [in_params], [in_params] * 3]
     for number, parts in enumerate(answers):
-        await add_turn(memory_store, "ada", "c", reply=parts, number=number)
+        await add_turn(store, "ada", "c", reply=parts, number=number)
     seen, before = list[list[str]](), None
     while not seen or before:
-        page = await memory_store.read(conversations.read_page, "ada", "c", before=before)
+        page = await store.read(conversations.read_page, "ada", "c", before=before)
         assert page is not None
         assert 1600 < page.size < 6000
         seen.append([one.question_id for one in page.exchanges])
@@ -166,6 +166,20 @@ async def test_conversations_are_found_by_their_words(store: Store, words: str, 
     await add_turn(store, "ada", "c3", "Who is the doctor?", "Dr. Müller, the one to ask.")
     await add_turn(store, "eve", "c1", "I take penicillin, says eve's doctor")
     assert await listed(store, words=words) == found
+
+
+async def test_frequent_words_are_found_wherever_they_are(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "FREQUENT", 10)
+    monkeypatch.setattr(conversations, "NEWEST_SEARCHED", 30)
+    for count, message, name in ((100, "I like jazz", "c"), (60, "I like chess", "d")):  # the latter are newer
+        for n in range(count):
+            await add_turn(store, "ada", f"{name}{n}", message)
+    for words in ("jazz", "jazz like", "jazz tuba", "ja"):
+        found, before = list[str](), None
+        while page := await store.list_conversations("ada", words=words, before=before, limit=15):
+            found += [one.id for one in page]
+            before = found[-1]
+        assert found == [f"c{n}" for n in range(99, -1, -1)], words
 
 
 async def test_an_excerpt_shows_where_the_words_are(store: Store) -> None:
@@ -231,16 +245,16 @@ async def test_a_conversation_has_a_largest_size(store: Store, monkeypatch: pyte
     assert await is_too_large(store, "ada", "c", "More", 4_000) is None
 
 
-async def test_a_user_may_store_so_much_in_a_file(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_may_store_so_much(shared_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "MAX_USER_BYTES", 10_000)
-    assert await is_too_large(file_store, "ada", "a", "Hi", 6_000) is None
-    assert await is_too_large(file_store, "ada", "b", "Hi", 5_000) == "attachments"
+    assert await is_too_large(shared_store, "ada", "a", "Hi", 6_000) is None
+    assert await is_too_large(shared_store, "ada", "b", "Hi", 5_000) == "attachments"
     with pytest.raises(BadRequest) as caught:
-        await file_store.write(items.put, "ada", fact("f1", "x" * 5_000))
+        await shared_store.write(items.put, "ada", fact("f1", "x" * 5_000))
     assert (caught.value.code, caught.value.field) == ("too_large", "text")
-    assert await is_too_large(file_store, "eve", "b", "Hi", 5_000) is None
-    await file_store.delete("ada", "a")
-    assert await is_too_large(file_store, "ada", "b", "Hi", 5_000) is None
+    assert await is_too_large(shared_store, "eve", "b", "Hi", 5_000) is None
+    await shared_store.delete("ada", "a")
+    assert await is_too_large(shared_store, "ada", "b", "Hi", 5_000) is None
 
 
 async def test_in_memory_the_longest_unused_conversations_make_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from store_helpers import (
     NOON,
     TOMORROW,
     Clock,
+    DatabasePlace,
     add_turn,
     answer,
     claim_due,
@@ -76,9 +77,8 @@ async def found(store: Store, task: Task) -> Task:
     return stored
 
 
-def damage(path: Path, table: str, where: str = "1") -> None:
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(f"UPDATE {table} SET data = 'x' WHERE {where}")
+async def damage(store: Store, table: str, where: str = "1 = 1") -> None:
+    await store.write(lambda tx: tx.execute(f"UPDATE {table} SET data = 'x' WHERE {where}").rowcount)
 
 
 async def test_a_task_is_created_once(store: Store) -> None:
@@ -108,8 +108,7 @@ async def test_a_task_is_created_once(store: Store) -> None:
     assert keyed[0] == keyed[1]
 
 
-async def test_tasks_are_limited(memory_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = memory_store
+async def test_tasks_are_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "MAX_ACTIVE", 3)
     monkeypatch.setattr(tasks, "MAX_ENDED", 1)
     for n in range(3):
@@ -205,9 +204,9 @@ async def test_a_task_is_private_if_its_conversation_became_so(store: Store) -> 
     assert [task.private for task in await claim(store)] == [True]
 
 
-async def test_another_process_continues_when_one_dies(path: Path) -> None:
+async def test_another_process_continues_when_one_dies(shared_place: DatabasePlace) -> None:
     """Two processes claim a run in turn. Each is only frozen, and finds that it no longer owns the task."""
-    async with store_at(path, Clock(step=0)) as store, store_at(path, Clock(step=0)) as other:
+    async with store_at(shared_place, Clock(step=0)) as store, store_at(shared_place, Clock(step=0)) as other:
         for one in (store, other):
             await join(one)
         await create(store)
@@ -237,9 +236,9 @@ async def test_another_process_continues_when_one_dies(path: Path) -> None:
         assert (failed.state, failed.reason) == ("failed", "the server stopped 6 times while the task ran")
 
 
-async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
+async def test_a_clock_that_is_set_back_delays_nothing(shared_place: DatabasePlace) -> None:
     clock = Clock(step=0)
-    async with store_at(path, clock) as store, store_at(path, clock) as other:
+    async with store_at(shared_place, clock) as store, store_at(shared_place, clock) as other:
         for one in (store, other):
             await join(one)
         await create(store, "running")
@@ -456,21 +455,22 @@ async def test_each_packet_is_reported_once(store: Store, clock: Clock) -> None:
     assert await last_packet(store) == everything[-1].key + 1
 
 
-async def test_damaged_rows_are_counted_and_stop_nothing(path: Path, clock: Clock) -> None:
-    async with store_at(path, clock) as store:
+async def test_damaged_rows_are_counted_and_stop_nothing(shared_place: DatabasePlace, clock: Clock) -> None:
+    async with store_at(shared_place, clock) as store:
         damaged = [await create(store, "due"), await create(store, "runs")]
         for task in await claim(store):
             await store.write_unsynced(tasks.set_turn, task, "t", "reads")
         await create(store, "also due")
-        damage(path, "task")
-        damage(path, "channel", "key = 1")
+        await damage(store, "task")
+        await damage(store, "channel", "key = 1")
         await create(store, "good")
         await create(store, "also due")
         assert await store.read(tasks.count_unreadable) == 4
         assert await store.read(tasks.find, "ada", damaged[0].id) is None
         assert [task.prompt for task in await store.read(tasks.list_tasks, "ada")] == ["also due", "good"]
         assert len(await store.read(tasks.read_channel, "ada", 0)) == 8
-    async with store_at(path, clock) as store:  # after a restart
+    async with store_at(shared_place, clock) as store:  # after a restart
+        await store.write(tasks.recover)  # as a process does that finds tasks of a dead one
         assert [task.prompt for task in await claim(store)] == ["good", "also due"]
         await store.write(tasks.set_aside_damaged)
         assert await store.read(tasks.count_unreadable) == 4

@@ -71,12 +71,12 @@ async def fill(store: Store, user: str) -> None:
     await store.write(users.set_recalls, user, False)
 
 
-async def test_a_private_conversation_stays_private(store: Store, tmp_path: Path) -> None:
+async def test_a_private_conversation_stays_private(store: Store) -> None:
     history = await store.write_question("ada", "c", question("I like jazz"), [], QuestionOptions(private=True))
     await store.end(history, answer([Text("Fine.", 1)]))
     await add_turn(store, "ada", "c", "I like tea", [Text("Fine.", 1)])
     await add_turn(store, "ada", "open", "I like pop", [Text("Fine.", 1)])
-    async with store_at(tmp_path / "other.db") as other:
+    async with store_at(None) as other:
         await import_records(other, "ada", await exported(store, "ada"))
         for one in (store, other):
             assert {found.id: found.private for found in await one.list_conversations("ada")} == {
@@ -110,7 +110,7 @@ async def test_an_import_carries_the_mark_of_private_data(store: Store, mark: bo
     assert (imported.private_data, imported.untrusted, imported.user_text) == (mark is None, True, "")
 
 
-async def test_an_export_has_everything_of_its_user(store: Store, tmp_path: Path) -> None:
+async def test_an_export_has_everything_of_its_user(store: Store) -> None:
     await fill(store, "ada")
     await add_turn(store, "eve", "c", "secret of eve")
     records = await exported(store, "ada")
@@ -122,7 +122,7 @@ async def test_an_export_has_everything_of_its_user(store: Store, tmp_path: Path
         "kind": "file", "conversation": "c", "id": 1, "name": "a.txt", "type": "text/plain", "data": "/wA="
     }  # fmt: skip
     assert "eve" not in json.dumps(records)
-    async with store_at(tmp_path / "other.db") as other:
+    async with store_at(None) as other:
         whole = Counts(conversations=2, messages=3, files=1, facts=1, memories=1)
         assert await import_records(other, "bob", records) == whole
         assert await import_records(other, "bob", records) == Counts()
@@ -142,7 +142,7 @@ async def test_an_export_has_everything_of_its_user(store: Store, tmp_path: Path
         assert history.files[0].id == 2
 
 
-async def test_a_memory_of_several_conversations_is_exported_once(store: Store, tmp_path: Path) -> None:
+async def test_a_memory_of_several_conversations_is_exported_once(store: Store) -> None:
     for name in ("a", "b"):
         await add_turn(store, "ada", name, "I like jazz")
         (idle,) = await store.write_unsynced(conversations.claim_idle, TOMORROW, 1)
@@ -151,7 +151,7 @@ async def test_a_memory_of_several_conversations_is_exported_once(store: Store, 
     records = await exported(store, "ada")
     (record,) = (one for one in records if one["kind"] == "item")
     assert (record["conversation_id"], "count" in record) == ("b", False)
-    async with store_at(tmp_path / "other.db") as other:
+    async with store_at(None) as other:
         await import_records(other, "ada", records)
         assert [one.count for one in await other.read(items.list_items, "ada")] == [1]
         (idle,) = await other.write_unsynced(conversations.claim_idle, TOMORROW, 9)  # whose summary will say the same
@@ -183,20 +183,20 @@ async def test_exports_of_a_running_turn_and_of_nobody(store: Store) -> None:
     assert not await store.read(users.recalls, "ada")
 
 
-async def test_an_export_is_of_one_moment_while_others_write(file_store: Store) -> None:
+async def test_an_export_is_of_one_moment_while_others_write(shared_store: Store) -> None:
     for n in range(100):
-        await add_turn(file_store, "ada", f"c{n}")
+        await add_turn(shared_store, "ada", f"c{n}")
     seen: list[dict[str, Any]] = []
-    async with aclosing(file_store.export("ada")) as records:
+    async with aclosing(shared_store.export("ada")) as records:
         async for record in records:
             if len(seen) < 2:
-                await add_turn(file_store, "ada", "new")
-                await file_store.delete("ada", "c99")
+                await add_turn(shared_store, "ada", "new")
+                await shared_store.delete("ada", "c99")
             seen.append(record)
     assert [record["id"] for record in seen if record["kind"] == "conversation"] == [f"c{n}" for n in range(100)]
-    async with aclosing(file_store.export("ada")) as records:
+    async with aclosing(shared_store.export("ada")) as records:
         await anext(records)
-    assert len(await file_store.list_conversations("ada", limit=200)) == 100
+    assert len(await shared_store.list_conversations("ada", limit=200)) == 100
 
 
 EARLY, LATE, NAIVE = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"
@@ -276,14 +276,12 @@ TASK = {
         ([HEAD, TASK, C | {"id": "w"}], ""),  # without an exchange
     ],
 )
-async def test_a_wrong_record_is_named_and_nothing_is_imported(
-    memory_store: Store, records: list[Any], field: str
-) -> None:
+async def test_a_wrong_record_is_named_and_nothing_is_imported(store: Store, records: list[Any], field: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        await import_records(memory_store, "ada", records)
+        await import_records(store, "ada", records)
     place = f"records[{max(0, len(records) - 1)}]" + (f".{field}" if field else "")
     assert (caught.value.status, caught.value.field) == (400, place)
-    assert await memory_store.search(users.names) == []
+    assert await store.search(users.names) == []
 
 
 @pytest.mark.parametrize(
@@ -363,12 +361,12 @@ async def test_an_import_over_the_limit_of_tasks_is_rejected(store: Store, monke
     assert (caught.value.code, await store.read(tasks.list_tasks, "ada")) == ("too_large", [])
 
 
-async def test_what_is_nested_too_deeply_is_not_imported(memory_store: Store) -> None:
+async def test_what_is_nested_too_deeply_is_not_imported(store: Store) -> None:
     nested: list[Any] = []
     for _ in range(5_000):
         nested = [nested]
     with pytest.raises(BadRequest) as caught:
-        await import_records(memory_store, "ada", [HEAD, {"kind": nested}])
+        await import_records(store, "ada", [HEAD, {"kind": nested}])
     assert caught.value.field == "records[1]"
 
 
@@ -382,13 +380,13 @@ async def test_what_is_nested_too_deeply_is_not_imported(memory_store: Store) ->
     ],
 )
 async def test_too_much_is_not_imported(
-    file_store: Store, module: Any, limit: str, monkeypatch: pytest.MonkeyPatch
+    shared_store: Store, module: Any, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, limit, 4_000)
     with pytest.raises(BadRequest) as caught:
-        await import_records(file_store, "ada", [HEAD, C, EXCHANGE | {"message": "x" * 5_000}])
+        await import_records(shared_store, "ada", [HEAD, C, EXCHANGE | {"message": "x" * 5_000}])
     assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
-    assert await file_store.search(users.names) == []
+    assert await shared_store.search(users.names) == []
 
 
 async def test_others_write_while_records_come_slowly(store: Store) -> None:
@@ -438,8 +436,8 @@ async def test_a_forgotten_user_is_in_no_file(path: Path) -> None:
     assert bytes_of("xylofon") == 0
 
 
-async def test_ids_that_no_route_accepts_become_others_always_the_same(memory_store: Store) -> None:
-    store, ids = memory_store, {"conversation": "a/b c"}
+async def test_ids_that_no_route_accepts_become_others_always_the_same(store: Store) -> None:
+    ids = {"conversation": "a/b c"}
     odd = [
         HEAD,
         C | {"id": "a/b c"},

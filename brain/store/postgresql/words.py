@@ -36,7 +36,8 @@ class TsVector:
         return f"(SELECT key FROM {index} WHERE words @@ to_tsquery('brain', ?)) matching"
 
     def query(self, term: str, *, is_prefix: bool = False) -> str:
-        return f"{term}:*" if is_prefix else term
+        phrase = term.replace(" ", " <-> ")
+        return f"({phrase}:*)" if is_prefix else f"({phrase})"
 
     def all_of(self, queries: Sequence[str]) -> str:
         return f"({' & '.join(queries)})"

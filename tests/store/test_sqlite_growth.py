@@ -91,19 +91,6 @@ async def test_a_frequent_word_takes_the_same_work_however_many_conversations_ha
     assert costs[1] < 1.5 * costs[0]
 
 
-async def test_frequent_words_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch, file_store: Store) -> None:
-    monkeypatch.setattr(conversations, "FREQUENT", 10)
-    monkeypatch.setattr(conversations, "NEWEST_SEARCHED", 30)
-    await file_store.import_user("ada", talks(100), import_sanitizer)
-    await file_store.import_user("ada", talks(60, "I like chess", "d"), import_sanitizer)  # which are newer
-    for words in ("jazz", "jazz like", "jazz tuba", "ja"):
-        found, before = list[str](), None
-        while page := await file_store.list_conversations("ada", words=words, before=before, limit=15):
-            found += [one.id for one in page]
-            before = found[-1]
-        assert found == [f"c{n}" for n in range(99, -1, -1)], words
-
-
 async def test_running_turns_and_recalled_facts_are_found_by_their_indexes(
     path: Path, connections: list[sqlite3.Connection]
 ) -> None:

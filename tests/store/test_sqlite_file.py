@@ -1,15 +1,14 @@
-"""The file: where it is, which files are refused, damage, a full disk, a stuck process, and how work shares threads."""
+"""A store in a file: where it is, which files are refused, damage, a full disk, other processes, and threads."""
 
 import asyncio
 import errno
 import gzip
-import logging
+import io
 import os
 import shutil
 import sqlite3
 import stat
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,22 +17,30 @@ from typing import Any
 
 import pytest
 from limits import WAIT_SECONDS
-from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read_turns, sqlite_of, store_at
+from store_helpers import (
+    NOON,
+    Blocker,
+    Clock,
+    add_turn,
+    answer,
+    join,
+    lose_turns,
+    question,
+    read_turns,
+    sqlite_of,
+    store_at,
+)
 
 from brain.errors import BadRequest, StoreError
-from brain.store import conversations, items, open_store, server_data, turns, users, vectors
-from brain.store.rows import LATEST
+from brain.runtime import import_sanitizer
+from brain.store import open_store, processes, transfer, turns, users
 from brain.store.sqlite import connection
 from brain.store.sqlite.database import MIN_FREE_BYTES, SQLite
 from brain.store.store import Store
+from brain.store.turns import Appended, QuestionOptions
 from brain.store.tx import Tx
-from brain.store.vectors import Query
 
 pytestmark = pytest.mark.anyio
-
-
-async def execute(store: Store, statement: str, *values: object) -> None:
-    await store.write(lambda tx: tx.execute(statement, values))
 
 
 # opening
@@ -140,60 +147,15 @@ def tables(path: Path) -> dict[str, str]:
 # damage, and a disk that is full
 
 
-async def test_half_a_character_in_a_row_is_replaced(file_store: Store) -> None:
-    await add_turn(file_store, "ada", "c", "I like tea", number=0)
-    await execute(file_store, "UPDATE exchange SET data = replace(data, 'tea', ?)", "\\ud800")
-    assert [one[0] for one in await read_turns(file_store, "ada", "c")] == ["I like \ufffd"]
-
-
-@pytest.mark.parametrize("damage", ['[{"kind": "secret"}]', '["secret', b'{"question":"\xffsecret"'])
-async def test_damaged_rows_are_left_out_and_not_shown_in_the_log(
-    file_store: Store, damage: str | bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-    store = file_store
-    for number in range(4):
-        await add_turn(store, "ada", "c", f"I like tea {number}", number=number)
-        await store.write(items.put, "ada", fact(f"f{number}", f"I like tea {number}", number))
-    assert len(await store.list_conversations("ada", words="tea")) == 1
-    await execute(store, "UPDATE exchange SET data = CAST(? AS TEXT) WHERE question_id IN ('q2', 'q3')", damage)
-    await execute(store, "UPDATE item SET former = CAST(? AS TEXT) WHERE id = 'f2'", damage)
-    assert [one[0] for one in await read_turns(store, "ada", "c")] == ["I like tea 0", "I like tea 1"]
-    page = await store.read(conversations.read_page, "ada", "c", limit=1)
-    assert page is not None
-    assert (page.exchanges, page.earlier) == ([], "q3")
-    assert [one.id for one in await store.read(items.list_items, "ada", limit=2)] == ["f3", "f1"]
-    assert len(await store.read(items.search, "ada", "tea", kinds=("fact",), limit=9)) == 3
-    assert [item.id for _, item in await store.search(vectors.lacking, "m", 3)] == ["f3", "f1", "f0"]
-    assert len((await store.read(turns.history, "ada", "c", 9)).exchanges) == 2
-    assert [len(one.exchanges) for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 9)] == [2]
-    assert len(await store.read(conversations.recent, "ada", 9)) == 2
-    kinds = [record["kind"] async for record in store.export("ada")]
-    assert (kinds.count("exchange"), kinds.count("item")) == (2, 3)
-    with pytest.raises(StoreError, match="damaged"):
-        await store.read(items.find, "ada", "f2")
-    await add_turn(store, "ada", "c", "And?", number=5)
-    assert caplog.messages[0] == "exchange 4294967299 is damaged and was skipped"
-    assert "secret" not in caplog.text
-
-
-@pytest.mark.parametrize("time", [-(2**61), -1, LATEST, 2**61])
-async def test_times_that_no_clock_shows_stop_nothing(memory_store: Store, time: int) -> None:
-    store = memory_store
-    for user in ("ann", "eve"):
-        await add_turn(store, user, "c", "I like tea")
-        await store.write(items.put, user, fact("f", "I like tea"))
-    await execute(store, "UPDATE exchange SET started = ?, ended = ? WHERE key >> 32 = 2", time, time)
-    await execute(store, "UPDATE conversation SET created = ?, updated = ? WHERE account = 2", time, min(time, 0))
-    await execute(store, "UPDATE item SET created = ?, updated = ? WHERE account = 2", time, time)
-    assert [one.user for one in await store.write_unsynced(conversations.claim_idle, TOMORROW, 9)] == ["ann", "eve"]
-    assert sorted(user for user, _ in await store.search(vectors.lacking, "m", 9)) == ["ann", "eve"]
-    expected = "1970-01-01T00:00:00+00:00" if time < 0 else "2199-12-31T23:59:59.999999+00:00"
-    assert [one.created.isoformat() for one in await store.read(items.list_items, "eve")] == [expected]
-    assert [one.id for one in await store.list_conversations("eve")] == ["c"]
-    assert len(await store.read(conversations.recent, "eve", 9)) == len(await read_turns(store, "eve", "c")) == 1
-    assert [record["kind"] async for record in store.export("eve")][1:4] == ["conversation", "exchange", "item"]
-    await add_turn(store, "eve", "c", "And?")
+async def test_a_draft_that_is_no_text_loses_only_itself(file_store: Store) -> None:
+    history = await file_store.write_question("ada", "c", question("One"), ())
+    for number, text in enumerate(("Once", " upon", " a time"), 1):
+        assert await file_store.write(turns.append, history, number, Appended(text, 1))
+    damage = "UPDATE draft SET data = CAST(x'7bff7d' AS TEXT) WHERE last = 2"
+    await file_store.write(lambda tx: tx.execute(damage).rowcount)
+    lose_turns(file_store)
+    await file_store.write(turns.claim, 9, continues=True)
+    assert await read_turns(file_store, "ada", "c") == [("One", "Once a time", "interrupted")]
 
 
 async def test_damage_that_shows_later_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -259,17 +221,6 @@ async def test_a_disk_that_cannot_be_synced_is_an_error(file_store: Store, monke
     with pytest.raises(StoreError, match="cannot be read or written") as caught:
         await file_store.write(users.set_recalls, "ada", False)
     assert caught.value.may_pass
-
-
-async def test_a_file_that_cannot_be_written_is_searched(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*arguments: object) -> None:
-        raise StoreError("The database is read-only.")
-
-    await add_turn(file_store, "ada", "c")
-    assert len(await file_store.list_conversations("ada", words="hello")) == 1
-    await add_turn(file_store, "ada", "d")
-    monkeypatch.setattr(file_store.database, "write_in_steps", fail)
-    assert len(await file_store.list_conversations("ada", words="hello")) == 1
 
 
 async def test_permissions_that_cannot_be_changed_are_logged(
@@ -365,6 +316,49 @@ async def test_errors_quote_nothing_that_is_stored_or_looked_for(memory_store: S
 # threads and other processes
 
 
+def count(tx: Tx, table: str) -> int:
+    return int(tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+async def test_a_process_that_is_alone_on_a_file_takes_over_all(path: Path, clock: Clock) -> None:
+    async with store_at(path, clock) as store:
+        await join(store)
+        await store.write_question("ada", "c", question("One"), (), QuestionOptions(resume="{}"))
+        await store.write_question("ada", "d", question("Two"), ())
+        records = io.BytesIO()
+        now = NOON.isoformat()
+        imported = {"kind": "item", "type": "fact", "id": "f", "text": "I like jazz", "created": now, "updated": now}
+        await transfer.check([{"kind": "brain", "version": 2}, imported], records)
+        records.seek(0)
+        half = transfer.Import("eve", records, import_sanitizer)
+        await store.write(half.begin)
+        await store.write(half.insert_some)
+        assert await store.read(count, "item") == 1
+    async with store_at(path, clock) as store:
+        assert await store.read(processes.read) == []
+        assert (await read_turns(store, "ada", "d")) == [("Two", "", "interrupted")]
+        # one that can be continued waits for a process that does so
+        (claimed,), _ = await store.write(turns.claim, 9, continues=True)
+        assert claimed.history.id == "c"
+        await store.sweep()
+        assert [await store.read(count, table) for table in ("import", "item")] == [0, 0]
+
+
+async def test_a_question_whose_caller_leaves_stays_if_it_cannot_be_deleted(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with store_at(path) as store:
+        beginning = asyncio.create_task(store.write_question("ada", "c", question("One"), ()))
+        await asyncio.sleep(0)
+        beginning.cancel()
+        await sqlite_of(store).run_outside(lambda db: db.execute("PRAGMA query_only = ON"))
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+    assert "could not be deleted" in caplog.text
+    async with store_at(path) as store:
+        assert await store.search(users.names) == ["ada"]
+
+
 @contextmanager
 def stuck_writer(path: Path) -> Iterator[None]:
     """Another process that writes, and does not end."""
@@ -418,25 +412,6 @@ async def test_a_stuck_process_is_no_problem_of_the_file(path: Path, monkeypatch
             assert await store.database.find_problem() is None
 
 
-class Blocker:
-    """Work that holds a thread of the store until it is released."""
-
-    def __init__(self) -> None:
-        self.has_begun, self._may_end = threading.Event(), threading.Event()
-
-    def __call__(self, tx: Tx) -> bool:
-        self.has_begun.set()
-        return self._may_end.wait(WAIT_SECONDS)
-
-    async def hold(self, start: Callable[[], Awaitable[bool]]) -> "asyncio.Future[bool]":
-        holding = asyncio.ensure_future(start())
-        assert await asyncio.to_thread(self.has_begun.wait, 30)
-        return holding
-
-    def release(self) -> None:
-        self._may_end.set()
-
-
 @pytest.mark.parametrize("long", [False, True])
 async def test_a_user_who_reads_much_does_not_keep_others_waiting(file_store: Store, long: bool) -> None:
     order, blocker = list[str](), Blocker()
@@ -451,42 +426,6 @@ async def test_a_user_who_reads_much_does_not_keep_others_waiting(file_store: St
     blocker.release()
     await asyncio.gather(holding, reads)
     assert order == ["eve", "eve", "ann", "eve", "eve", "eve"]
-
-
-async def export(store: Store) -> list[object]:
-    return [record async for record in store.export("ada")]
-
-
-READS_OF_TURNS: list[Callable[[Store], Awaitable[object]]] = [
-    lambda store: store.read(turns.history, "ada", "c", 5),
-    lambda store: store.read(conversations.read_page, "ada", "c"),
-    lambda store: store.read(conversations.recent, "ada", 5),
-    lambda store: store.read(items.list_items, "ada"),
-    lambda store: store.read(items.search, "ada", "jazz", kinds=("fact",), limit=5),
-    lambda store: store.read(vectors.search, "ada", Query("m", [1.0]), kinds=["fact"], limit=5, cache=store.signs),
-    lambda store: store.read(users.recalls, "ada"),
-]
-READS_OF_USERS: list[Callable[[Store], Awaitable[object]]] = [
-    lambda store: store.list_conversations("ada", words="jazz"),
-    lambda store: store.search(items.list_items, "ada", words="jazz"),
-    lambda store: store.search(vectors.lacking, "m", 5),
-    lambda store: store.search(users.names),
-    export,
-]
-
-
-@pytest.mark.parametrize(("long", "reads"), [(True, READS_OF_TURNS), (False, READS_OF_USERS)], ids=["turns", "users"])
-async def test_turns_do_not_wait_for_searches_and_exports(
-    file_store: Store, long: bool, reads: list[Callable[[Store], Awaitable[object]]]
-) -> None:
-    blocker = Blocker()
-    await add_turn(file_store, "ada", "c", "I like jazz")
-    holding = await blocker.hold(lambda: (file_store.search if long else file_store.read)(blocker))
-    for read in reads:
-        await read(file_store)
-    assert not holding.done()
-    blocker.release()
-    assert await holding
 
 
 async def test_what_waits_together_is_committed_together_and_undone_apart(
@@ -535,13 +474,3 @@ async def test_what_sqlite_undoes_with_the_whole_group_is_written_alone(path: Pa
         done, failed = await asyncio.gather(*waiting, return_exceptions=True)
         assert (done, type(failed)) == (None, StoreError)
         assert not await store.read(users.recalls, "ada")
-
-
-async def test_specialists_that_blocked_are_listed_for_a_month() -> None:
-    clock = Clock(0)
-    async with store_at(None, clock) as store:
-        for place in ("a.py:1", "a.py:2"):
-            await store.write_unsynced(server_data.add_blocked, "slow", place)
-        assert await store.read(server_data.blocked) == [("slow", NOON, 2, "a.py:2")]
-        clock.advance(days=31)
-        assert await store.read(server_data.blocked) == []
