@@ -143,14 +143,16 @@ def _search(tx: Tx, user: int, words: Sequence[str], page: tuple[int, int], limi
     """Find conversations with all words in one message and its answer; otherwise with any word.
 
     The last word may be a prefix, unless it is frequent: FTS5 collects all matches of a prefix before it returns the
-    first one.
+    first one. So it does for a single character of a script without spaces.
     """
     prefixes = (exchanges.term_prefix(user),)
+    has_character = any(len(word) == 1 and full_text.has_pairs(word) for word in words)
     whole = [full_text.query(tx, prefixes, word) for word in words]
     begun = [*whole[:-1], full_text.query(tx, prefixes, words[-1], is_prefix=True)]
     for join in (tx.words.all_of, tx.words.any_of)[: len(words)]:
         match = join(begun)
-        found = _search_newest(tx, user, join(whole), page, limit) or _search_all(tx, user, match, page, limit)
+        newest = [] if has_character else _search_newest(tx, user, join(whole), page, limit)
+        found = newest or _search_all(tx, user, match, page, limit)
         if found or (page != FIRST_PAGE and _search_all(tx, user, match, FIRST_PAGE, 1)):
             return found
     return []

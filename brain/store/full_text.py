@@ -10,6 +10,7 @@ takes for a space would end the term: the rest could then pose as a term of anot
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 
 from brain.store.tx import Index, Tx
 
@@ -22,7 +23,7 @@ STEM_SHARE, MIN_STEMMED = 0.65, 6
 
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])[^\W_])+")
-_IS_CJK = re.compile(f"[{_CJK}]").match
+_HAS_CJK = re.compile(f"[{_CJK}]").search
 _OTHER = re.compile("[^0-9a-z]")
 _STOP = frozenset({
     "a", "aber", "about", "all", "als", "also", "am", "an", "and", "any", "are", "as", "at", "auch", "auf", "aus",
@@ -62,6 +63,11 @@ def excerpt(text: str, words: Iterable[str]) -> str:
     return f"{'…' if start else ''}{line}{'…' if start + FOUND_LENGTH < len(text) else ''}"
 
 
+def has_pairs(text: str) -> bool:
+    """Return whether a text has characters of a script without spaces, which are indexed in pairs."""
+    return _HAS_CJK(text) is not None
+
+
 def stem(word: str) -> str:
     """Return the beginning that inflected forms of a word share; a short word itself."""
     return word[: round(len(word) * STEM_SHARE)] if len(word) >= MIN_STEMMED else word
@@ -82,12 +88,19 @@ def newest(tx: Tx, index: Index, query: str, limit: int) -> frozenset[int]:
 
 
 def query(tx: Tx, owners: Iterable[str], word: str, *, is_prefix: bool = False) -> str:
-    """Return the query for one word of any of these owners; a phrase if each of its characters is a term.
+    """Return the query for one word of any of these owners. In scripts without spaces, any part of a text is a word.
 
     Args:
         is_prefix: whether words that begin with it match, too.
     """
-    return tx.words.any_of([tx.words.query(" ".join(_terms(owner, word)), is_prefix=is_prefix) for owner in owners])
+
+    def query_for(owner: str) -> str:
+        *pairs, last = _terms(owner, word)
+        if pairs:
+            return tx.words.all_of([tx.words.query(pair) for pair in dict.fromkeys(pairs)])
+        return tx.words.query(last, is_prefix=is_prefix or has_pairs(word))
+
+    return tx.words.any_of([query_for(owner) for owner in owners])
 
 
 # terms
@@ -97,9 +110,16 @@ def _words(text: str) -> Iterator[str]:
     return (match[0] for match in _WORD.finditer(unicodedata.normalize("NFKC", text)))
 
 
-def _terms(owner: str, word: str) -> Iterator[str]:
-    """Yield one term per word; in scripts without spaces between words, one per character."""
-    return (f"{owner}{_spell(part)}" for part in (word if _IS_CJK(word) else (_fold(word),)))
+def _terms(owner: str, word: str) -> list[str]:
+    """Return one term per word; in scripts without spaces, one per pair of neighbours, and one for the last character.
+
+    A pair begins with the term of its first character, and with no other one, since all codes have the same length. No
+    stemmer changes them, since they end with a digit.
+    """
+    if not has_pairs(word):
+        return [f"{owner}{_spell(_fold(word))}"]
+    codes = [f"{ord(character) >> 2:04x}{ord(character) & 3}" for character in word]
+    return [f"{owner}x{code}{following}" for code, following in zip_longest(codes, codes[1:], fillvalue="")]
 
 
 def _fold(word: str) -> str:

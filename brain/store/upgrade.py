@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
+from brain.store import full_text
 from brain.store.rows import moment
 from brain.store.schema import EXCHANGES, INDEXES, TABLES, add_secrets
 from brain.task import MAX_USER_TEXT
@@ -149,12 +150,25 @@ _JOIN_MEMORIES = (
 """Leaves one of the memories with the same text; erasing it still finds the questions that recalled the others."""
 
 
+_INDEX_PAIRS = (
+    "UPDATE exchange SET unindexed = 1 WHERE outcome <> '' AND has_pairs(data)",
+    f"""INSERT OR REPLACE INTO exchange_words (rowid, words)
+        SELECT key << {EXCHANGES}, index_terms(account || 'q', title) FROM conversation
+        WHERE account IS NOT NULL AND has_pairs(title) AND key << {EXCHANGES} IN (SELECT rowid FROM exchange_words)""",
+    """INSERT OR REPLACE INTO item_words (rowid, words) SELECT key, index_terms(account || substr(kind, 1, 1), text)
+        FROM item WHERE account IS NOT NULL AND has_pairs(text)""",
+)
+"""Indexes texts in scripts without spaces again: their terms were single characters. Exchanges follow later."""
+
+
 def upgrade(db: sqlite3.Connection, version: int) -> None:
     """Bring the tables of an older version up to date, in the caller's transaction, without foreign keys."""
     db.create_function("upgrade", -1, _upgrade_row, deterministic=True)
     db.create_function("has_private_data", 1, _has_private_data, deterministic=True)
     db.create_function("mark_private", 1, partial(_change, private_data=True), deterministic=True)
     db.create_function("upgrade_task", 3, _upgrade_task, deterministic=True)
+    db.create_function("has_pairs", 1, full_text.has_pairs, deterministic=True)
+    db.create_function("index_terms", 2, full_text.index_terms, deterministic=True)
     db.execute("PRAGMA legacy_alter_table = ON")  # references stay with the names
     changed: Sequence[str]
     copy: Sequence[str]
@@ -180,6 +194,7 @@ def upgrade(db: sqlite3.Connection, version: int) -> None:
         *_MARK,
         *(statement.replace("INDEX ", "INDEX IF NOT EXISTS ", 1) for statement in INDEXES),
         *_JOIN_MEMORIES,
+        *_INDEX_PAIRS,
         *add_secrets(),
     ):
         db.execute(statement)

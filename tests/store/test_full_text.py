@@ -39,6 +39,32 @@ async def test_words_are_found_without_case_and_accents_in_any_script(store: Sto
     assert found == [["i0"], ["i0"], ["i1"], ["i1"], ["i2"], ["i2"], ["i3"], ["i4"]]
 
 
+async def test_any_part_of_a_text_without_spaces_is_found(store: Store) -> None:
+    texts = ["お茶をください", "绿茶好喝", "茶", "한국어", "𠀀𠀁", "𠀁", "\u4e00\u4e10"]
+    for number, text in enumerate(texts):
+        await store.write(items.put, "ann", fact(f"i{number}", text))
+        await add_turn(store, "ann", f"c{number}", text, number=number)
+    for word, expected in {
+        "茶": [0, 1, 2], "い": [0], "ください": [0], "お茶を": [0], "をお": [], "好喝": [1], "绿好": [], "喝好": [],
+        "국어": [3], "𠀀": [4], "𠀁": [4, 5], "\u4e01": [], "\u4e10": [6], "茶 好": [1],
+    }.items():  # fmt: skip
+        found = await store.read(items.list_items, "ann", words=word)
+        if " " not in word:  # items with any of the words are found
+            assert {one.id for one in found} == {f"i{number}" for number in expected}, word
+        listed = await store.list_conversations("ann", words=word)
+        assert {one.id for one in listed} == {f"c{number}" for number in expected}, word
+
+
+def test_no_stemmer_changes_terms_of_pairs() -> None:
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE VIRTUAL TABLE t USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2')")
+    db.execute("CREATE VIRTUAL TABLE term USING fts5vocab (t, row)")
+    terms = full_text.index_terms("7q", "".join(map(chr, range(0x4E00, 0x9FFF))))
+    db.execute("INSERT INTO t (words) VALUES (?)", (terms,))
+    assert {term for (term,) in db.execute("SELECT term FROM term")} == set(terms.split())
+    db.close()
+
+
 async def test_no_user_writes_terms_for_another(store: Store) -> None:
     planted = " ".join(f"{OTHER_LETTER}{term}" for term in TERMS)
     await add_turn(store, "ann", "c", "I like tea")

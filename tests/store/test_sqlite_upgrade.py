@@ -164,6 +164,32 @@ def test_memories_of_0_2_0_that_say_the_same_become_one(file: Path) -> None:
         assert len(db.execute(counts).fetchall()) == 1
 
 
+def test_texts_without_spaces_are_indexed_again(file: Path) -> None:
+    file.write_bytes(gzip.decompress((DATA / "brain-0.2.0.db.gz").read_bytes()))
+    with closing(sqlite3.connect(file)) as db, db:
+        ((user, item, kind),) = db.execute("SELECT user, key, kind FROM item WHERE kind = 'fact' LIMIT 1").fetchall()
+        ((key, data),) = db.execute("SELECT key, data FROM exchange WHERE source = 'chat' LIMIT 1").fetchall()
+        old = " ".join(f"{user}{kind[0]}x{ord(character):x}" for character in "绿茶好喝")
+        db.execute("UPDATE item SET text = '绿茶好喝' WHERE key = ?", (item,))
+        db.execute("UPDATE item_words SET words = ? WHERE rowid = ?", (old, item))
+        row = json.dumps({**json.loads(data), "message": "绿茶好喝"}, ensure_ascii=False)
+        db.execute("UPDATE exchange SET data = ? WHERE key = ?", (row, key))
+        db.execute("UPDATE conversation SET title = '红茶' WHERE key = ?", (key >> 32,))
+        db.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, 'old')", (key >> 32 << 32,))
+        query = "SELECT u.name, c.id FROM conversation c JOIN user u ON u.key = c.user WHERE c.key = ?"
+        ((name, conversation),) = db.execute(query, (key >> 32,)).fetchall()
+        ((owner,),) = db.execute("SELECT name FROM user WHERE key = ?", (user,)).fetchall()
+
+    async def main() -> None:
+        async with opened(Store(SQLite(file))) as store:
+            for word in ("绿茶", "喝"):
+                assert len(await store.read(items.list_items, owner, words=word)) == 1
+            for word in ("绿茶", "喝", "红茶", "茶"):
+                assert [one.id for one in await store.list_conversations(name, words=word)] == [conversation]
+
+    asyncio.run(main())
+
+
 def test_what_0_2_0_had_hidden_is_removed(file: Path) -> None:
     """It moved rows to a hidden user to delete them, or to import them."""
     file.write_bytes(gzip.decompress((DATA / "brain-0.2.0.db.gz").read_bytes()))
