@@ -19,7 +19,7 @@ SHELLS = "bash", "zsh", "fish"
 
 GROUPS = {
     "Run": ("serve", "ask", "chat"),
-    "Data": ("tasks", "memory", "index", "export", "import", "forget"),
+    "Data": ("tasks", "memory", "index", "export", "import", "forget", "copy-store"),
     "Admin": ("check", "models", "explain", "replay", "specialists", "completion"),
 }
 MAX_SHOWN = 60
@@ -191,6 +191,13 @@ def make_parser() -> Parser:
     text = f"user to erase; {LOCAL_USER} is the user of a server without API keys"
     command.add_argument("user", type=_user_name, metavar="USER", help=text)
     command.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
+
+    text = "Copy a store between SQLite and PostgreSQL, or continue an unfinished copy."
+    example = "brain copy-store sqlite:brain.db postgresql://brain@localhost/brain"
+    command = _add_command(commands, "copy-store", text, example, "commands.copy_store.copy_store")
+    text = "store to copy: sqlite:PATH or postgresql://USER@HOST/NAME"
+    command.add_argument("source", metavar="FROM", type=replace_surrogates, help=text)
+    command.add_argument("target", metavar="TO", type=replace_surrogates, help="empty database for the copy")
 
     text, example = "Show how an answer was made.", "brain explain last"
     command = _add_command(commands, "explain", text, example)

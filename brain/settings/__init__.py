@@ -14,7 +14,7 @@ from brain.settings.fields import (
 )
 from brain.settings.loading import machine_time_zone, read
 from brain.settings.models import OLLAMA_URL, OPENAI_URL, ModelRow
-from brain.settings.parsers import ALL_ADDRESSES, redact_url
+from brain.settings.parsers import ALL_ADDRESSES, SHARED_STORE, redact_passwords, redact_url
 
 __all__ = [
     "ALL_ADDRESSES",
@@ -24,6 +24,7 @@ __all__ = [
     "OLLAMA_URL",
     "OPENAI_URL",
     "PREFIX",
+    "SHARED_STORE",
     "SPECIALIST_PREFIX",
     "ModelRow",
     "Rights",
@@ -32,6 +33,7 @@ __all__ = [
     "environ_name",
     "machine_time_zone",
     "read",
+    "redact_passwords",
     "redact_url",
     "table",
 ]

@@ -28,7 +28,7 @@ RESERVED_MODEL_NAMES = frozenset((*MODEL_KINDS, "brain"))
 _HOST_NAME = re.compile(r"\w(?:[\w.-]{0,251}\w)?\.?", re.ASCII)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?/?", re.IGNORECASE)
 _USER_INFO = re.compile(r"//[^/?#\s]*@")
-_PASSWORD = re.compile(r"(//[^/?#\s:@]*):[^/?#\s]*@")
+_PASSWORD = re.compile(r"(?P<user>//[^/?#\s:@]*:)[^\s\"]*(?=@)|(?P<name>[?&]\w*password=)[^&#\s\"']*", re.IGNORECASE)
 ALL_ADDRESSES = ("0.0.0.0", "::")
 MAX_SHOWN = 100
 """Characters of a bad value in an error."""
@@ -63,13 +63,18 @@ class TableError(ValueError):
 def show(value: Any) -> str:
     """Format a value for an error, without passwords in URLs."""
     written = f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return shorten(escape_invisible(_PASSWORD.sub(r"\1:…@", written)), MAX_SHOWN)
+    return shorten(escape_invisible(redact_passwords(written)), MAX_SHOWN)
 
 
 def describe_invalid(place: str, value: Any, allowed: str, *, secret: bool = False) -> str:
     """Return the sentences about a bad value: where it is set, the value and what is expected."""
     shown = "(not shown)" if secret else show(value)
     return f"Invalid {place}: {shown}. Expected {allowed.replace('`', '')}."
+
+
+def redact_passwords(value: str) -> str:
+    """Return a text with `…` in place of the passwords in its URLs."""
+    return _PASSWORD.sub(lambda found: f"{found['user'] or found['name']}…", value)
 
 
 def redact_url(value: str) -> str:
@@ -192,6 +197,17 @@ def store(value: Any) -> str:
 
 
 STORE = Rule(store, "`sqlite:PATH`, `postgresql://USER@HOST/NAME` or `memory:`")
+
+
+def shared_store(value: Any) -> str:
+    """Parse a store that several processes can use."""
+    place = store(value)
+    if place == "memory:":
+        raise ValueError
+    return place
+
+
+SHARED_STORE = Rule(shared_store, "`sqlite:PATH` or `postgresql://USER@HOST/NAME`")
 
 
 def models(value: Any) -> tuple[str, ...]:

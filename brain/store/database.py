@@ -35,6 +35,7 @@ class Database(ABC):
         place: What people call it: the path, or the URL without a password.
         is_shared: Whether other processes can use it.
         is_remote: Whether its server can crash while this process goes on.
+        is_alone: False if another process had it open when it was opened. Not every engine finds that out.
         process: The ID of this process.
         written: Characters of exchanges and tasks, and bytes of files, that were written.
         known_version: The last known `data_version`, and when it was read, on the `time.monotonic` clock.
@@ -44,6 +45,7 @@ class Database(ABC):
     place: str
     is_shared: bool
     is_remote = False
+    is_alone = True
 
     def __init__(self, clock: Callable[[], float], uptime: Callable[[], float]) -> None:
         self.clock = clock

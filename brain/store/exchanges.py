@@ -269,7 +269,7 @@ def rename(tx: Tx, conversation: int, title: str, user: int | None) -> None:
     tx.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
     if former:
         tx.words.remove(tx, "exchange_words", conversation << EXCHANGES)
-    _index(tx, conversation << EXCHANGES, user, line)
+    index_title(tx, conversation, line, user)
 
 
 # the index of words
@@ -283,6 +283,11 @@ def term_prefix(user: int) -> str:
 def index(tx: Tx, key: int, exchange: Exchange, user: int | None) -> None:
     """Index the message and the answer of an exchange for a user."""
     _index(tx, key, user, exchange.message, exchange.answer)
+
+
+def index_title(tx: Tx, conversation: int, title: str, user: int | None) -> None:
+    """Index the title of a conversation for a user."""
+    _index(tx, conversation << EXCHANGES, user, title)
 
 
 def has_unindexed(tx: Tx) -> bool:

@@ -124,8 +124,13 @@ def write(tx: Tx, user: int, item: Item, import_key: int | None = None) -> int:
             return key
         counts.delete_embeddings(tx, key)
         tx.words.remove(tx, "item_words", key)
-    full_text.put(tx, "item_words", key, _term_prefix(user, item.kind), item.text)
+    index(tx, key, user, item.kind, item.text)
     return key
+
+
+def index(tx: Tx, key: int, user: int, kind: Kind, text: str) -> None:
+    """Index the words of an item for a user."""
+    full_text.put(tx, "item_words", key, _term_prefix(user, kind), text)
 
 
 def erase(tx: Tx, user: str, item_id: str) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from brain.errors import BadRequest, OutcomeUnknown, StoreError
 from brain.messages import Attachment, Exchange, History
-from brain.store import conversations, deletion, exchanges, processes, tasks, transfer, turns, vectors
+from brain.store import conversations, copying, deletion, exchanges, processes, tasks, transfer, turns, vectors
 from brain.store.conversations import Conversation
 from brain.store.database import Database
 from brain.store.tasks import ReportEnd, RunEnd
@@ -114,8 +114,26 @@ class Store:
             StoreError: With the place of the database and the remedy.
         """
         await self.database.open(_take_over)
+        try:
+            await self._end_copying()
+        except BaseException:
+            await self.database.close()
+            raise
         work = [self._maintain_forever(), self._sweep_forever()]
         self._tasks = [asyncio.create_task(one, name="maintenance") for one in work]
+
+    async def _end_copying(self) -> None:
+        """Let copies of the store count as outdated from now on.
+
+        Raises:
+            StoreError: The database is an unfinished copy.
+        """
+        marks = await self.database.read(copying.marks)
+        if copying.UNFINISHED in marks:
+            advice = "Run the same `brain copy-store` again, or use another database."
+            raise StoreError(f"{self.database.place} is an unfinished copy. {advice}")
+        if marks:
+            await self.database.write(copying.remove_marks)
 
     async def close(self) -> None:
         """Close the store after pending work, which waits for other processes only for a few seconds."""
@@ -374,6 +392,8 @@ class Store:
 
 def _take_over(tx: Tx) -> None:
     """Clean up after processes that ended: no other process uses the database."""
+    if copying.UNFINISHED in copying.marks(tx):
+        return
     processes.remove_all(tx)
     has_more = True
     while has_more:

@@ -563,6 +563,12 @@ def expire_all(tx: Tx) -> None:
     tx.execute("UPDATE import SET until = 0")
 
 
+def is_running(tx: Tx) -> bool:
+    """Return whether a process imports, or did a moment ago."""
+    query = "SELECT 1 FROM import WHERE until BETWEEN ? AND ? LIMIT 1"
+    return tx.execute(query, (tx.now, tx.now + IMPORT_LEASE)).fetchone() is not None
+
+
 def _stable_task_id(given: str) -> str:
     """Return an ID for a task whose own cannot be used, always the same."""
     return f"task{hashlib.sha256(given.encode()).hexdigest()[:16]}"

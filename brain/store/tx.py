@@ -74,5 +74,11 @@ class Tx(Protocol):
     def count(self, *written: str | bytes) -> None:
         """Count texts and files that are written, for the metrics."""
 
+    def last_key(self, table: str) -> int:
+        """Return the greatest key that the engine has given to a row of a table, 0 if none or not known."""
+
+    def set_last_key(self, table: str, key: int) -> None:
+        """Let the engine give greater keys to new rows of a table."""
+
     def execute(self, query: str, values: Values = ..., /) -> Cursor: ...
     def executemany(self, query: str, rows: Iterable[Values], /) -> Cursor: ...

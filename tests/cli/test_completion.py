@@ -21,9 +21,9 @@ for line in "$@"; do
 done
 """
 COMPLETIONS = {
-    "brain ": "ask chat check completion explain export forget import index memory models replay serve specialists "
-    "tasks",
-    "brain c": "chat check completion",
+    "brain ": "ask chat check completion copy-store explain export forget import index memory models replay serve "
+    "specialists tasks",
+    "brain c": "chat check completion copy-store",
     "brain completion ": "bash fish zsh",
     "brain ask --source ": "api chat voice",
     "brain ask --file sc": "scan.png scans",

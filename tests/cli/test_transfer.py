@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from brain.cli.commands import transfer
+from brain.cli.commands import store_access, transfer
 from brain.events import Citation
 from brain.messages import Attachment, Call, Exchange, FormerText, Item, Steer, Text
 from brain.prompts.templates import marker
@@ -237,7 +237,7 @@ def test_ctrl_c_ends_the_wait_for_standard_input(brain: Brain) -> None:
 
 
 def test_long_work_shows_its_progress(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "PROGRESS_SECONDS", 0.001)
+    monkeypatch.setattr(store_access, "PROGRESS_SECONDS", 0.001)
     facts = ({**FACT, "id": f"k{n}", "text": f"Likes tea number {n}."} for n in range(3_000))
     code, _, err = brain("import", "-", stdin=to_lines(HEAD, *facts))
     assert code == 0

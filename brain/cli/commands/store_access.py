@@ -1,6 +1,8 @@
 """Shared by the commands for data: open the store, read items, format counts."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -13,8 +15,10 @@ from brain.settings import Settings
 from brain.store import database_of, items, open_store
 from brain.store.store import Store
 from brain.store.users import Counts
+from brain.text import escape_invisible
 
 PAGE = 200
+PROGRESS_SECONDS, MAX_PROGRESS_SECONDS = 1.0, 10.0
 _SET_STORE = "export BRAIN_STORE=sqlite:PATH"
 
 
@@ -35,6 +39,29 @@ async def open_existing_store(settings: Settings, *, creates: bool = False) -> A
         yield store
     finally:
         await store.close()
+
+
+def print_status(text: str) -> None:
+    """Print a line about the work of a command on standard error."""
+    print(escape_invisible(text), file=sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def show_progress(describe: Callable[[], str]) -> AsyncIterator[None]:
+    """Print the progress of the block after one second, then less and less often."""
+
+    async def report() -> None:
+        pause = PROGRESS_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            print_status(describe())
+            pause = min(2 * pause, MAX_PROGRESS_SECONDS)
+
+    task = asyncio.create_task(report(), name="progress")
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 @asynccontextmanager

@@ -10,13 +10,20 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from brain.cli.commands.input import describe_error
-from brain.cli.commands.store_access import chat_history, describe_no_data, format_counts, open_existing_store
+from brain.cli.commands.store_access import (
+    chat_history,
+    describe_no_data,
+    format_counts,
+    open_existing_store,
+    print_status,
+    show_progress,
+)
 from brain.cli.process import DONE, FAILED, CommandError, print_error, run_command
 from brain.cli.terminal.messages import is_yes
 from brain.errors import BadRequest, StoreError
@@ -41,33 +48,10 @@ STDIN = Path("-")
 MAX_NAME_LENGTH = 200
 ENDING_SECONDS, RETRY_SECONDS = 2.0, 0.05
 """How long erasing waits until canceled tasks have stopped, and time between two tries."""
-PROGRESS_SECONDS, MAX_PROGRESS_SECONDS = 1.0, 10.0
 
 _IMPORT = "brain import FILE --user NAME"
 _EXPORT_TO = "brain export --output FILE"
 _RECORD = re.compile(r"Record (?P<number>\d+)(?P<rest>.*)", re.DOTALL)
-
-
-def _print_status(text: str) -> None:
-    print(escape_invisible(text), file=sys.stderr, flush=True)
-
-
-@asynccontextmanager
-async def _progress(describe: Callable[[], str]) -> AsyncIterator[None]:
-    """Print the progress of the block after one second, then less and less often."""
-
-    async def report() -> None:
-        pause = PROGRESS_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            _print_status(describe())
-            pause = min(2 * pause, MAX_PROGRESS_SECONDS)
-
-    task = asyncio.create_task(report(), name="progress")
-    try:
-        yield
-    finally:
-        task.cancel()
 
 
 # Export
@@ -82,7 +66,7 @@ async def export(arguments: argparse.Namespace, settings: Settings) -> int:
             raise CommandError(describe_no_data(arguments.user, names), "brain export --user NAME")
         with _open_output(arguments.output) as file:
             async with (
-                _progress(lambda: f"{count:,} records written …"),
+                show_progress(lambda: f"{count:,} records written …"),
                 aclosing(store.export(arguments.user)) as records,
             ):
                 async for record in records:
@@ -90,7 +74,7 @@ async def export(arguments: argparse.Namespace, settings: Settings) -> int:
                     count += 1
             file.flush()
     target = "standard output" if arguments.output in (None, STDIN) else arguments.output
-    _print_status(f"Exported {count:,} records of user {arguments.user} to {target}.")
+    print_status(f"Exported {count:,} records of user {arguments.user} to {target}.")
     return DONE
 
 
@@ -134,7 +118,7 @@ def import_user(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _import(files: "_ImportedFiles", settings: Settings) -> int:
-    async with open_existing_store(settings, creates=True) as store, _progress(files.describe_progress):
+    async with open_existing_store(settings, creates=True) as store, show_progress(files.describe_progress):
         try:
             new = await store.import_user(files.user, files.records(), import_sanitizer)
         except BadRequest as error:
@@ -291,7 +275,7 @@ async def _forget(user: str, settings: Settings) -> int:
     if user == LOCAL_USER:
         chat_history().unlink(missing_ok=True)
     if not _has_store(settings):
-        _print_status(f"brain: {describe_no_data(user, ())}")
+        print_status(f"brain: {describe_no_data(user, ())}")
         _erase_recordings(user, settings)
         await _erase_with_specialists(registry, user)
         return FAILED
@@ -301,7 +285,7 @@ async def _forget(user: str, settings: Settings) -> int:
         if user in names:
             print(f"Erased for user {escape_invisible(user)}: {format_counts(counts)}.", flush=True)
         else:
-            _print_status(f"brain: {describe_no_data(user, names)}")
+            print_status(f"brain: {describe_no_data(user, names)}")
         is_erased = _erase_recordings(user, settings) & await _erase_with_specialists(registry, user)
         is_scrubbed = await _scrub(store, user)
     return DONE if user in names and is_erased and is_scrubbed else FAILED
@@ -332,7 +316,7 @@ def _erase_recordings(user: str, settings: Settings) -> bool:
         print_error(f"Cannot delete recordings: {describe_error(error)}", f"brain forget {shlex.quote(user)}")
         return False
     if count:
-        _print_status(f"Deleted {count:,} recording{'' if count == 1 else 's'}.")
+        print_status(f"Deleted {count:,} recording{'' if count == 1 else 's'}.")
     return True
 
 

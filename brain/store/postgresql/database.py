@@ -103,6 +103,15 @@ class PostgreSQLTx:
     def count(self, *written: str | bytes) -> None:
         self._database.written += sum(map(len, written))
 
+    def last_key(self, table: str) -> int:
+        query = "SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence(?, 'key')::regclass), 0)"
+        ((key,),) = self.execute(query, (table,)).fetchall()
+        return int(key)
+
+    def set_last_key(self, table: str, key: int) -> None:
+        if key:
+            self.execute("SELECT setval(pg_get_serial_sequence(?, 'key')::regclass, ?)", (table, key))
+
 
 class PostgreSQL(Database):
     """A database on a PostgreSQL server.

@@ -21,6 +21,7 @@ from brain.errors import StoreError
 from brain.store import users
 from brain.store.database import Database, P, T, Work
 from brain.store.rows import MIB, SECOND
+from brain.store.schema import TABLES
 from brain.store.sqlite import connection
 from brain.store.sqlite.connection import (
     DAMAGE,
@@ -88,6 +89,16 @@ class SQLiteTx:
 
     def count(self, *written: str | bytes) -> None:
         self._database.written += sum(map(len, written))
+
+    def last_key(self, table: str) -> int:
+        row = self.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def set_last_key(self, table: str, key: int) -> None:
+        """Set it, if SQLite does not look for the greatest key in the table itself."""
+        self.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+        if "AUTOINCREMENT" in TABLES[table]:
+            self.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, key))
 
 
 class SQLite(Database):
@@ -295,8 +306,13 @@ class SQLite(Database):
         return await self.run_outside(empty)
 
     def _open(self, take_over: Work[None]) -> None:
+        def begin_alone(db: sqlite3.Connection) -> None:
+            self.is_alone = True
+            take_over(SQLiteTx(db, self))
+
         with ExitStack() as stack:
-            self._connections = [connection.open_writer(self.path, stack, lambda db: take_over(SQLiteTx(db, self)))]
+            self.is_alone = self.path is None or sys.platform == "win32"
+            self._connections = [connection.open_writer(self.path, stack, begin_alone)]
             # SQLite's own waits grow to 100 ms, but other writers need only a few; see `_begin`
             _set_busy_timeout(self._connections[_WRITES], 0)
             if self.path is not None:
