@@ -1,7 +1,7 @@
 """The databases on which the tests of the store run: in memory, in a file, on PostgreSQL, or one of your own.
 
 A test that asks for `place` or `store` runs once on each of them. One that asks for `shared_place`, `shared_store` or
-`setting` needs a database that several processes can use.
+`store_setting` needs a database that several processes can use.
 
 With `--database MODULE:FUNCTION`, pytest runs only these tests, and on your database. The function gets an empty
 directory and returns a context manager; its value is a `DatabasePlace`.
@@ -24,7 +24,7 @@ from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 SHARED = ("file", pytest.param("postgresql", marks=pytest.mark.postgresql))
-FIXTURES = {"place": ("memory", *SHARED), "shared_place": SHARED, "setting": SHARED}
+FIXTURES = {"place": ("memory", *SHARED), "shared_place": SHARED, "store_setting": SHARED}
 TEMPLATE = "brain_template"
 _numbers = count()
 
@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     own = metafunc.config.getoption("database")
     for fixture, engines in FIXTURES.items():
         if fixture in metafunc.fixturenames:
-            is_own = own is not None and fixture != "setting"
+            is_own = own is not None and fixture != "store_setting"
             metafunc.parametrize(fixture, [own] if is_own else engines, indirect=True)
 
 
@@ -59,7 +59,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def setting(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store_setting(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The value of STORE for an empty database, which several processes can use."""
     return _setting(request, tmp_path)
 

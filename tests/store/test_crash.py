@@ -109,10 +109,10 @@ async def check(setting: str) -> None:
                 db.execute(f"INSERT INTO {index} ({index}) VALUES ('integrity-check')")
 
 
-async def test_a_killed_process_loses_nothing_that_it_acknowledged(setting: str) -> None:
+async def test_a_killed_process_loses_nothing_that_it_acknowledged(store_setting: str) -> None:
     rng = random.Random(KILLS)
     for kill in range(KILLS):
-        with writer(setting, f"w{kill}") as process:
+        with writer(store_setting, f"w{kill}") as process:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(rng.randrange(60))]
             process.kill()
@@ -125,23 +125,23 @@ async def test_a_killed_process_loses_nothing_that_it_acknowledged(setting: str)
         if words and words[-1][0] in ACKNOWLEDGED:  # was about to: it happened, or it did not
             after.apply(ACKNOWLEDGED[words[-1][0]], *words[-1][1:])
         names = [f"w{kill}.{n}" for n in range(6)]
-        assert await before.is_in(setting, names) or await after.is_in(setting, names)
-        await check(setting)
+        assert await before.is_in(store_setting, names) or await after.is_in(store_setting, names)
+        await check(store_setting)
 
 
 def count(tx: Tx, table: str) -> int:
     return int(tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-async def test_a_killed_import_leaves_nothing(setting: str) -> None:
+async def test_a_killed_import_leaves_nothing(store_setting: str) -> None:
     rng, clock = random.Random(KILLS), Clock(step=0)
     clock.now = time.time() + 3600  # when leases of killed imports are over
     imported = set[str]()
     for kill in range(max(2, KILLS // 4)):
-        with writer(setting, f"w{kill}", "imports") as process:
+        with writer(store_setting, f"w{kill}", "imports") as process:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(1 + 2 * rng.randrange(2))]
-            async with opened(Store(database_of(setting))) as store:
+            async with opened(Store(database_of(store_setting))) as store:
                 some = rng.randrange(1, 90)
                 async with asyncio.timeout(WAIT_SECONDS):
                     while await store.read(count, "conversation WHERE account IS NULL") < some:  # noqa: ASYNC110
@@ -150,7 +150,7 @@ async def test_a_killed_import_leaves_nothing(setting: str) -> None:
             lines += [line for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
         words = [json.loads(line) for line in lines]
         imported |= {user for what, user in words if what == "imported"}
-        async with store_at(place_of(setting), clock) as store:
+        async with store_at(place_of(store_setting), clock) as store:
             names = set(await store.search(users.names))
             assert imported <= names <= imported | {words[-1][1]}  # the last one may have ended, too
             imported = names
@@ -159,12 +159,12 @@ async def test_a_killed_import_leaves_nothing(setting: str) -> None:
             assert [await store.search(users.count, user) for user in names] == [whole] * len(names)
             for table, each in {"account": 1, "conversation": 100, "exchange": 100, "item": 100, "import": 0}.items():
                 assert await store.read(count, table) == each * len(names), table
-        await check(setting)
+        await check(store_setting)
 
 
-async def test_two_processes_never_mix_a_conversation(setting: str) -> None:
-    async with opened(Store(database_of(setting))) as store:
-        with writer(setting, "w", "hold"):
+async def test_two_processes_never_mix_a_conversation(store_setting: str) -> None:
+    async with opened(Store(database_of(store_setting))) as store:
+        with writer(store_setting, "w", "hold"):
             with pytest.raises(BadRequest) as caught:
                 await store.write_question("ada", "shared", question("mine"), ())
             assert (caught.value.code, caught.value.status) == ("busy", 409)
@@ -175,12 +175,12 @@ async def test_two_processes_never_mix_a_conversation(setting: str) -> None:
         await store.write(processes.remove_all)  # when its lease is over
         assert await read_turns(store, "ada", "shared") == [("held", "", "interrupted")]
         await add_turn(store, "ada", "shared", number=2)
-    await check(setting)
+    await check(store_setting)
 
 
-async def test_two_processes_write_side_by_side(setting: str) -> None:
-    async with opened(Store(database_of(setting))) as store:
-        with writer(setting, "w1", "turns") as one, writer(setting, "w2", "turns") as other:
+async def test_two_processes_write_side_by_side(store_setting: str) -> None:
+    async with opened(Store(database_of(store_setting))) as store:
+        with writer(store_setting, "w1", "turns") as one, writer(store_setting, "w2", "turns") as other:
             for n in range(50):
                 await add_turn(store, "ada", "w0", f"w0 {n}", f"answer {n}", number=n)
             for process in (one, other):
@@ -188,14 +188,14 @@ async def test_two_processes_write_side_by_side(setting: str) -> None:
         for name in ("w0", "w1", "w2"):
             expected = [(f"{name} {n}", f"answer {n}", "complete") for n in range(50)]
             assert await read_turns(store, "ada", name) == expected
-    await check(setting)
+    await check(store_setting)
 
 
-async def test_a_store_that_is_opened_beside_another_leaves_its_turns_alone(setting: str) -> None:
-    async with opened(Store(database_of(setting))) as store:
+async def test_a_store_that_is_opened_beside_another_leaves_its_turns_alone(store_setting: str) -> None:
+    async with opened(Store(database_of(store_setting))) as store:
         await join(store)
         history = await store.write_question("ada", "c", question("runs"), ())
-        async with opened(Store(database_of(setting))) as second:
+        async with opened(Store(database_of(store_setting))) as second:
             with pytest.raises(BadRequest):
                 await second.write_question("ada", "c", question("mine", 2), ())
         await store.end(history, answer("done"))
