@@ -1,8 +1,13 @@
 """Kills, stops and freezes processes of `brain serve` on one store under clients that come back; prints what they saw.
 
 `python tests/process_crashes.py SCENARIO ROUNDS` prints one JSON object; `wrong` lists all that must not happen. In
-each round, `kill` kills a random worker, `term` stops one, `restart` kills the only process, `freeze` freezes one of
-two servers for 10 s, and `stop` stops a server with its workers. `idle` counts writes without turns.
+each round, `kill` kills a random worker, `term` stops one, `restart` kills all processes, `freeze` freezes one of
+several servers for 10 s, and `stop` stops all. `idle` counts writes without turns.
+
+With `--replicas N`, the processes are replicas as on several machines: each has its own address, port and folders, and
+clients ask any of them. With `--store postgresql`, they use a PostgreSQL of Debian's package, which this script runs.
+Then `database-restart`, `database-stop` (for a minute) and `database-kill` (kill -9 of all its processes) are possible,
+and `--delay 0.02`, which makes each of its responses slower. `--skew 30` sets the clocks of the replicas apart.
 
 The model counts: it continues an answer after the words and calls that it is given, so that each answer is known.
 """
@@ -22,7 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +35,9 @@ from typing import Any
 import httpx
 from brain_servers import Process
 from model_servers import OpenAIServer, Pass, ReceivedRequest
+from postgresql_servers import Cluster, run_cluster
+from replicas import ADDRESSES, replica
+from tcp_proxy import run_proxy
 
 SPECIALISTS = '''\
 """Specialists that leave a line, before and after some time; one asks first."""
@@ -84,6 +92,24 @@ KINDS = ("detached", "get", "post", "approval", "openai", "lost")
 """Clients: of a turn that needs none, an EventSource, one that returns to its POST, one that decides; two that do not
 return."""
 CLIENTS = 10
+KEY = "key-of-the-crashes"
+CLOCK = """\
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+
+int clock_gettime(clockid_t id, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(id, now);
+    if (!failed && id == CLOCK_REALTIME) now->tv_sec += atoi(getenv("CLOCK_SKEW"));
+    return failed;
+}
+"""
+"""Sets the date of a process, and no other clock: libfaketime 0.9.10 breaks `clock_nanosleep`."""
+AWAY_SECONDS = 60.0
+"""How long `database-stop` stops the database."""
 
 
 def items_of(key: str, words: int, calls: str) -> list[str]:
@@ -180,12 +206,14 @@ class Judge:
     Attributes:
         wrong: all that must not happen.
         waits: seconds from a kill to the first new event of a turn that another process continues.
+        patience: seconds for which a client repeats a request.
+        is_lenient: whether the database was away: an answer is then stored after its end, and calls can fail.
     """
 
-    def __init__(self, url: Callable[[], str], folder: Path, seed: int, kinds: Sequence[str]) -> None:
-        self.url = url
+    def __init__(self, servers: "Servers", seed: int, kinds: Sequence[str]) -> None:
+        self.servers = servers
         self.kinds = kinds
-        self.folder = folder
+        self.folder = servers.folder
         self.random = random.Random(seed)
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -194,13 +222,20 @@ class Judge:
         self.turns: list[Turn] = []
         self.tasks: dict[str, str] = {}
         self._deciding: set[asyncio.Task[None]] = set()
-        self.urls: list[str] = []
+        self.urls: Sequence[str] = ()
+        self.patience = END_SECONDS
+        self.is_lenient = False
         self.is_over = False
+        self.is_done = False
         self.is_calm = False
         self._next = 0
         timeout = httpx.Timeout(SILENCE_SECONDS, connect=SILENCE_SECONDS)
         limits = httpx.Limits(max_keepalive_connections=0)  # each request may reach another worker
-        self.client = httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
+        headers = {"authorization": f"Bearer {KEY}"}
+        self.client = httpx.AsyncClient(timeout=timeout, limits=limits, headers=headers, trust_env=False)
+
+    def url(self) -> str:
+        return self.random.choice(self.urls)
 
     def say(self, turn: Turn | None, what: str) -> None:
         who = "" if turn is None else f"{turn.kind} {turn.key} {turn.turn_id}: "
@@ -222,7 +257,7 @@ class Judge:
 
     async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request again until the server answers it."""
-        until = time.monotonic() + END_SECONDS
+        until = time.monotonic() + self.patience
         while True:
             try:
                 answer = await self.client.request(method, self.url() + path, **options)
@@ -240,7 +275,7 @@ class Judge:
         """One turn, from its question to its end."""
         turn = self.new_turn(kind)
         try:
-            async with asyncio.timeout((3 if kind in ("openai", "lost") else 1) * END_SECONDS + turn.words * EVERY):
+            async with asyncio.timeout((3 if kind in ("openai", "lost") else 1) * self.patience + turn.words * EVERY):
                 if kind in ("openai", "lost"):
                     await self._run_once(turn)
                 else:
@@ -400,6 +435,10 @@ class Judge:
             self.say(turn, f"ended with {turn.done}")
             return
         shown = await self.ask("GET", f"/v1/conversations/{turn.conversation_id}")
+        until = time.monotonic() + self.patience
+        while self.is_lenient and shown.json()["running"] and time.monotonic() < until:
+            await asyncio.sleep(RETRY_SECONDS)
+            shown = await self.ask("GET", f"/v1/conversations/{turn.conversation_id}")
         message = shown.json()["messages"][-1]
         stored = _text(message)
         if not turn.text == turn.done["text"] == stored:
@@ -437,7 +476,7 @@ class Judge:
                 found = answer.json()
                 task_id = found["task_id"] if "task_id" in found else found.get("id") or found["error"]["task_id"]
                 self.tasks[key] = task_id
-                until = time.monotonic() + 2 * END_SECONDS
+                until = time.monotonic() + 2 * self.patience
                 while time.monotonic() < until:
                     await asyncio.sleep(1)
                     shown = (await self.ask("GET", f"/v1/tasks/{task_id}")).json()
@@ -458,7 +497,7 @@ class Judge:
         self.is_over = True
         await asyncio.gather(*clients)
         until = time.monotonic() + END_SECONDS
-        while (left := self._left()) and time.monotonic() < until:  # noqa: ASYNC110
+        while (left := await asyncio.to_thread(self._left)) and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
         if left:
             self.say(None, f"left in the store: {left}")
@@ -472,15 +511,19 @@ class Judge:
                 await self._check_calls(turn, ran)
         self.counts["effects"] = len(effects)
         await self._check_tasks()
+        self.is_done = True
 
     def _left(self) -> list[Any]:
-        with sqlite3.connect(self.folder / "db") as db:
-            running = db.execute("SELECT key, process, epoch FROM exchange WHERE outcome = ''").fetchall()
-            tasks = db.execute("SELECT id, state FROM task WHERE state IN ('running', 'pending')").fetchall()
-            drafts = db.execute("SELECT DISTINCT exchange FROM draft").fetchall()
-            untold = db.execute("SELECT conversation, key FROM channel WHERE is_told = 0").fetchall()
-        db.close()
-        return [*running, *tasks, *drafts, *untold]
+        return [
+            row
+            for query in (
+                "SELECT key, process, epoch FROM exchange WHERE outcome = ''",
+                "SELECT id, state FROM task WHERE state IN ('running', 'pending')",
+                "SELECT DISTINCT exchange FROM draft",
+                "SELECT conversation, key FROM channel WHERE is_told = 0",
+            )
+            for row in self.servers.rows(query)
+        ]
 
     async def _check_calls(self, turn: Turn, ran: Counter[str]) -> None:
         shown = await self.ask("GET", f"/v1/conversations/{turn.conversation_id}")
@@ -495,25 +538,24 @@ class Judge:
                 if "wrote" in str(part.get("text")) or "sent" in str(part.get("text")):
                     if times != 1 and not code:
                         self.say(turn, f"call {key} has a result and ran {times} times")
+                elif self.is_lenient and code == "failed" and not times:  # its start could not be stored
+                    self.counts["calls that did not start"] += 1
                 elif code == "interrupted":
                     self.counts[f"calls interrupted, ran {times} times"] += 1
                 elif turn.kind not in ("openai", "lost"):
                     self.say(turn, f"call {key} ran {times} times: {part}")
 
     async def _check_tasks(self) -> None:
-        with sqlite3.connect(self.folder / "db") as db:
-            packets = [json.loads(data) for (data,) in db.execute("SELECT data FROM channel")]
-            notes = "".join(
-                str(data) for (data,) in db.execute("SELECT CAST(data AS TEXT) FROM exchange WHERE source = 'report'")
-            )
-        db.close()
+        packets = [json.loads(data) for (data,) in self.servers.rows("SELECT data FROM channel")]
+        told = [data for (data,) in self.servers.rows("SELECT data FROM exchange WHERE source = 'report'")]
+        notes = "".join(data if isinstance(data, str) else bytes(data).decode() for data in told)
         ends = Counter(one["task_id"] for one in packets if one.get("kind") in ("result", "failure"))
         for key, task_id in self.tasks.items():
             if ends[task_id] != 1:
                 self.say(None, f"task {key} has {ends[task_id]} ends")
-            told = len(re.findall(rf'"{key}\\*", run 1', notes))
-            if told != 1:
-                self.say(None, f"task {key} was reported {told} times")
+            reports = len(re.findall(rf'"{key}\\*", run 1', notes))
+            if reports != 1:
+                self.say(None, f"task {key} was reported {reports} times")
 
     def figures(self) -> dict[str, Any]:
         waits = sorted(self.waits)
@@ -551,21 +593,60 @@ def _squeeze(text: str) -> list[str]:
     return re.findall(r"k\d+w\d+", text)
 
 
-class Servers:
-    """One or more `brain serve` on one store."""
+@dataclass(frozen=True)
+class Options:
+    """The arguments of the script."""
 
-    def __init__(self, folder: Path, model: str, stack: ExitStack, resume: str = "message") -> None:
+    scenario: str
+    rounds: int
+    seed: int
+    resume: str
+    kinds: Sequence[str]
+    keep: Path | None
+    store: str
+    replicas: int
+    skew: int
+    delay: float
+
+
+class Servers:
+    """One or more `brain serve` on one store.
+
+    Attributes:
+        cluster: the database server, if this script runs it.
+        urls: URLs of all servers, also of those that do not run now.
+    """
+
+    def __init__(self, folder: Path, model: str, stack: ExitStack, options: Options) -> None:
         (folder / "specialists").mkdir()
         (folder / "specialists" / "some.py").write_text(SPECIALISTS)
         self.folder = folder
-        self.stack = stack
-        self.env = {
-            "BRAIN_STORE": f"sqlite:{folder}/db",
+        self.options = options
+        self.cluster: Cluster | None = None
+        self.urls: list[str] = []
+        self.running: list[Process] = []
+        self._stack = stack
+        store = self._store = options.store or f"sqlite:{folder}/db"
+        if store == "postgresql":
+            self.cluster = stack.enter_context(run_cluster())
+            store = self._store = self.cluster.create_database("crashes")
+        if options.delay:
+            proxy = stack.enter_context(run_proxy(store))
+            proxy.response_delay = options.delay
+            store = proxy.url
+        if options.skew:
+            command = ("gcc", "-shared", "-fPIC", "-o", str(folder / "clock.so"), "-x", "c", "-", "-ldl")
+            subprocess.run(command, input=CLOCK, text=True, check=True)
+        self._env = {
+            "BRAIN_STORE": store,
+            "BRAIN_KEYS": f"{KEY}:ann",
             "BRAIN_MODEL": "openai:counting",
             "BRAIN_MODEL_URL": model,
-            "BRAIN_MODEL_RESUME": resume,
+            "BRAIN_MODEL_RESUME": options.resume,
             "BRAIN_SPECIALISTS_FOLDER": str(folder / "specialists"),
             "BRAIN_TIME_ZONE": "UTC",
+            "BRAIN_TURNS_A_MINUTE": "0",
+            "BRAIN_TURNS_AT_ONCE": "0",
             "BRAIN_TASKS_PER_DAY": "0",
             "BRAIN_TASK_QUIET_SECONDS": "1",
             "BRAIN_TASK_WAIT_SECONDS": "2",
@@ -575,20 +656,80 @@ class Servers:
             "EFFECTS": str(folder / "effects"),
         }
 
-    def start(self, workers: int, port: int = 0) -> Process:
-        arguments = ("serve", "--workers", str(workers), "--port", str(port))
-        server: Process = self.stack.enter_context(Process(*arguments, env=self.env))
-        return server
+    async def start(self, judge: Judge, servers: int = 1, workers: int = 1) -> None:
+        """Start so many servers, each with workers, or all replicas; clients then ask any of them."""
+        for number in range(self.options.replicas or servers):
+            self.running.append(self._start(number, workers, 0))
+        self._workers = workers
+        self.urls = [await asyncio.to_thread(one.url) for one in self.running]
+        judge.urls = self.urls
+
+    def _start(self, number: int, workers: int, port: int) -> Process:
+        if not self.options.replicas:
+            arguments = ("serve", "--workers", str(workers), "--port", str(port))
+            return self._stack.enter_context(Process(*arguments, env=self._env))
+        clock: dict[str, str] = {}
+        if self.options.skew:
+            seconds = (0, self.options.skew, self.options.skew // 2)[number]
+            clock = {"LD_PRELOAD": str(self.folder / "clock.so"), "CLOCK_SKEW": str(seconds)}
+        return self._stack.enter_context(replica(self.folder, number, self._env | clock, port=port))
+
+    def pids(self) -> list[int]:
+        """Return the processes that serve and run."""
+        if not self.options.replicas and self._workers > 1:
+            return [pid for server in self.running for pid in workers_of(server)]
+        return [one.process.pid for one in self.running if one.process.poll() is None]
+
+    async def start_again(self, judge: Judge) -> None:
+        """Start each server that has ended at its port, as a process manager does."""
+        for number, one in enumerate(self.running):
+            if one.process.poll() is not None:
+                await self._read_log(judge, one)
+                port = int(self.urls[number].rpartition(":")[2])
+                self.running[number] = self._start(number, self._workers, port)
+
+    async def stop(self, judge: Judge) -> None:
+        """Stop all servers."""
+        for one in self.running:
+            one.process.send_signal(signal.SIGTERM)
+        for one in self.running:
+            await self._read_log(judge, one)
+        self.running.clear()
+
+    async def _read_log(self, judge: Judge, server: Process) -> None:
+        try:
+            _, _, err = await asyncio.to_thread(server.end)
+        except subprocess.TimeoutExpired:
+            judge.say(None, f"process {server.process.pid} does not end")
+            server.process.send_signal(signal.SIGABRT)  # it writes its stacks
+            _, _, err = await asyncio.to_thread(server.end)
+        with (self.folder / "log").open("a") as file:
+            file.write(f"{err}\n----\n")
+        for line in err.splitlines():
+            if "Traceback" in line or re.match(r"(ERROR|CRITICAL)", line):
+                if judge.is_lenient and "Traceback" not in line:
+                    judge.counts["errors in the log"] += 1
+                else:
+                    judge.say(None, line)
+        judge.counts["considered dead"] += err.count("was considered dead")
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return what a query finds in the database."""
+        if self._store.startswith("sqlite:"):
+            with closing(sqlite3.connect(self._store.removeprefix("sqlite:"))) as db:
+                return db.execute(query).fetchall()
+        import psycopg  # of an extra
+
+        with psycopg.connect(self._store) as connection:
+            found: list[tuple[Any, ...]] = connection.execute(query.encode()).fetchall()
+            return found
 
     def processes(self) -> list[str]:
-        with sqlite3.connect(self.folder / "db") as db:
-            found = [name for (name,) in db.execute("SELECT id FROM process")]
-        db.close()
-        return found
+        return [name for (name,) in self.rows("SELECT id FROM process")]
 
     async def commits(self, seconds: float) -> int:
-        """Count the commits of all processes in some time."""
-        db = sqlite3.connect(self.folder / "db", isolation_level=None)
+        """Count the commits of all processes to the SQLite file in some time."""
+        db = sqlite3.connect(self._store.removeprefix("sqlite:"), isolation_level=None)
         last, commits = None, -1
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -607,66 +748,88 @@ def workers_of(server: Process) -> list[int]:
     return [int(line.split()[0]) for line in lines if "spawn_main" in line]
 
 
-async def kill(judge: Judge, servers: Servers, rounds: int, how: signal.Signals) -> None:
-    """Kill or stop a random worker per round, under all kinds of clients."""
-    server = servers.start(2)
-    url = await asyncio.to_thread(server.url)
-    judge.url = lambda: url
+async def under_clients(
+    judge: Judge, servers: Servers, rounds: int, disturb: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Disturb the servers in each round, under all kinds of clients."""
+    await servers.start(judge, workers=2)
     clients = [asyncio.create_task(judge.keep_asking(judge.kinds)) for _ in range(CLIENTS)]
     clients += [asyncio.create_task(judge.keep_adding_tasks(3)) for _ in range(4)]
     await asyncio.sleep(2)
     for number in range(rounds):
         judge.is_calm = number % 10 > 5  # tasks wait for the turns of people
         await asyncio.sleep(judge.random.uniform(3, 6.5))
-        while not (workers := workers_of(server)):  # both were killed, one after the other
-            judge.counts["no worker"] += 1
-            await asyncio.sleep(0.1)
-        with suppress(ProcessLookupError):
-            os.kill(judge.random.choice(workers), how)
-            judge.kills.append(time.monotonic())
+        await disturb()
         if number % 10 == 9:
             sys.stderr.write(f"{number + 1} {json.dumps(judge.figures())[:1500]}\n")
     await judge.finish(clients)
-    server.process.send_signal(signal.SIGTERM)
-    _, _, err = await asyncio.to_thread(server.end)
-    _read_log(judge, err)
 
 
-def _read_log(judge: Judge, err: str) -> None:
-    with (judge.folder / "log").open("a") as file:
-        file.write(f"{err}\n----\n")
-    for line in err.splitlines():
-        if "Traceback" in line or re.match(r"(ERROR|CRITICAL)", line):
-            judge.say(None, line)
-    judge.counts["considered dead"] += err.count("was considered dead")
+async def kill(judge: Judge, servers: Servers, rounds: int, how: signal.Signals) -> None:
+    """Kill or stop a random process per round."""
+
+    async def keep_running() -> None:
+        while not judge.is_done:
+            await servers.start_again(judge)
+            await asyncio.sleep(0.2)
+
+    async def disturb() -> None:
+        while not (pids := servers.pids()):  # all were killed, one after the other
+            judge.counts["no process"] += 1
+            await asyncio.sleep(0.1)
+        with suppress(ProcessLookupError):
+            os.kill(judge.random.choice(pids), how)
+            judge.kills.append(time.monotonic())
+
+    managing = asyncio.create_task(keep_running()) if servers.options.replicas else None  # as a supervisor does
+    await under_clients(judge, servers, rounds, disturb)
+    if managing is not None:
+        await managing
+    await servers.stop(judge)
+
+
+async def disturb_database(judge: Judge, servers: Servers, rounds: int, how: str) -> None:
+    """Restart the database in each round, stop it for a minute, or kill it."""
+    cluster = servers.cluster
+    if cluster is None:
+        raise SystemExit("this scenario needs --store postgresql")
+    judge.is_lenient = True
+    judge.patience = END_SECONDS + AWAY_SECONDS
+
+    async def disturb() -> None:
+        judge.kills.append(time.monotonic())
+        await asyncio.to_thread(cluster.kill if how == "kill" else cluster.stop)
+        await asyncio.sleep({"restart": 0.0, "stop": AWAY_SECONDS, "kill": judge.random.uniform(0, 2)}[how])
+        await asyncio.to_thread(cluster.start)
+
+    await under_clients(judge, servers, rounds, disturb)
+    await servers.stop(judge)
 
 
 async def freeze(judge: Judge, servers: Servers, rounds: int) -> None:
-    """Freeze one of two servers for 10 s, under clients of both."""
-    both = [servers.start(1), servers.start(1)]
-    urls = [await asyncio.to_thread(one.url) for one in both]
-    judge.url = lambda: judge.random.choice(judge.urls)
-    judge.urls = urls
+    """Freeze one of several servers for 10 s, under clients of all."""
+    await servers.start(judge, servers=2)
+    urls = servers.urls
     await asyncio.sleep(2)
     for _ in range(rounds):
         clients = [asyncio.create_task(judge.keep_asking(("detached", "get", "approval"))) for _ in range(8)]
         clients += [asyncio.create_task(judge.keep_adding_tasks(3)) for _ in range(2)]
         await asyncio.sleep(4)
-        frozen = judge.random.choice((0, 1))
+        frozen = judge.random.randrange(len(urls))
         before = servers.processes()
-        both[frozen].process.send_signal(signal.SIGSTOP)
+        servers.running[frozen].process.send_signal(signal.SIGSTOP)
         judge.kills.append(time.monotonic())
-        judge.urls = [urls[1 - frozen]]  # a load balancer would notice
+        judge.urls = [url for url in urls if url != urls[frozen]]  # a load balancer would notice
         await asyncio.sleep(10)
-        both[frozen].process.send_signal(signal.SIGCONT)
+        servers.running[frozen].process.send_signal(signal.SIGCONT)
         await asyncio.sleep(4)
         after = servers.processes()
-        if len(after) != 2 or len(set(before) & set(after)) != 1:
+        if len(after) != len(urls) or len(set(before) & set(after)) != len(urls) - 1:
             judge.say(None, f"the processes were {before} and are {after}")
-        for number in (0, 1):  # each finds a turn of the other
+        for number in range(len(urls)):  # each finds a turn of another one
             judge.urls = [urls[number]]
             begun = (await judge.ask("POST", "/v1/turns", json={"message": question("k0", 30, "")})).json()
-            judge.urls = [urls[1 - number]]
+            judge.urls = [urls[number - 1]]
             at = time.monotonic()
             answer = await judge.client.get(judge.url() + begun["events"])
             if answer.status_code != 200 or "event: done" not in answer.text:
@@ -676,44 +839,37 @@ async def freeze(judge: Judge, servers: Servers, rounds: int) -> None:
         await asyncio.gather(*clients)
         judge.is_over = False
     await judge.finish([])
-    for one in both:
-        one.process.send_signal(signal.SIGTERM)
-    for one in both:
-        _, _, err = await asyncio.to_thread(one.end)
-        _read_log(judge, err)
+    await servers.stop(judge)
 
 
 async def restart(judge: Judge, servers: Servers, rounds: int) -> None:
-    """Kill the only process, and start it again on its port."""
-    server = servers.start(1)
-    url = await asyncio.to_thread(server.url)
-    judge.url = lambda: url
+    """Kill all processes at once, and start them again on their ports."""
+    await servers.start(judge)
     clients = [asyncio.create_task(judge.keep_asking(judge.kinds)) for _ in range(8)]
     clients += [asyncio.create_task(judge.keep_adding_tasks(3)) for _ in range(2)]
     for number in range(rounds):
         judge.is_calm = number % 4 == 3
         await asyncio.sleep(judge.random.uniform(3, 6))
-        server.process.kill()
+        for one in servers.running:
+            one.process.kill()
         judge.kills.append(time.monotonic())
-        _, _, err = await asyncio.to_thread(server.end)
-        _read_log(judge, err)
-        server = servers.start(1, port=int(url.rpartition(":")[2]))
-        await asyncio.to_thread(server.url)
+        for one in servers.running:
+            await asyncio.to_thread(one.process.wait)
+        await servers.start_again(judge)
+        for one in servers.running:
+            await asyncio.to_thread(one.url)
     await judge.finish(clients)
-    server.process.send_signal(signal.SIGTERM)
-    _, _, err = await asyncio.to_thread(server.end)
-    _read_log(judge, err)
+    await servers.stop(judge)
 
 
 async def stop(judge: Judge, servers: Servers, rounds: int) -> None:
-    """Stop a server and its workers, and start it again; each reader learns of it at once."""
+    """Stop all servers and their workers, and start them again; each reader learns of it at once."""
     for _ in range(rounds):
-        server = servers.start(2)
-        url = await asyncio.to_thread(server.url)
-        judge.url = lambda url=url: url  # type: ignore[misc]
+        await servers.start(judge, workers=2)
         turns = [judge.new_turn("post") for _ in range(6)] + [judge.new_turn("detached") for _ in range(4)]
 
-        async def read(turn: Turn, url: str = url) -> str:
+        async def read(turn: Turn) -> str:
+            url = judge.url()
             body = {"message": question(turn.key, 400, ""), "conversation_id": turn.conversation_id}
             path, method = "/v1/chat/stream", "POST"
             more: dict[str, Any] = {"json": body}
@@ -730,30 +886,24 @@ async def stop(judge: Judge, servers: Servers, rounds: int) -> None:
         reading = [asyncio.create_task(read(turn)) for turn in turns]
         await asyncio.sleep(3)
         at = time.monotonic()
-        server.process.send_signal(signal.SIGTERM)
+        await servers.stop(judge)
         judge.counts.update(await asyncio.gather(*reading))
-        _, _, err = await asyncio.to_thread(server.end)
         judge.waits.append(time.monotonic() - at)
-        _read_log(judge, err)
         if time.monotonic() > at + 10:
             judge.say(None, f"the stop took {time.monotonic() - at:.1f} s")
-        with sqlite3.connect(servers.folder / "db") as db:
-            outcomes = db.execute("SELECT outcome, count(*) FROM exchange GROUP BY outcome").fetchall()
-        db.close()
+        outcomes = servers.rows("SELECT outcome, count(*) FROM exchange GROUP BY outcome")
         judge.counts.update({f"stored as {outcome or 'running'}": number for outcome, number in outcomes})
 
 
 async def idle(judge: Judge, servers: Servers, rounds: int) -> None:
     """Count commits of a process without turns: alone, with another one, and alone again."""
-    first = servers.start(1)
-    await asyncio.to_thread(first.url)
+    await servers.start(judge)
     await asyncio.sleep(3)
     judge.counts["commits alone"] = await servers.commits(5)
-    with Process("serve", "--port", "0", env=servers.env) as second:
-        await asyncio.to_thread(second.url)
-        await asyncio.sleep(3)
-        judge.counts["commits of two"] = await servers.commits(5)
-        second.process.kill()
+    await servers.start(judge)
+    await asyncio.sleep(3)
+    judge.counts["commits of two"] = await servers.commits(5)
+    servers.running[1].process.kill()
     await asyncio.sleep(5)
     judge.counts["commits alone again"] = await servers.commits(5)
     if judge.counts["commits alone"] or judge.counts["commits alone again"]:
@@ -770,25 +920,30 @@ SCENARIOS: dict[str, Scenario] = {
     "restart": restart,
     "stop": stop,
     "idle": idle,
+    "database-restart": lambda judge, servers, rounds: disturb_database(judge, servers, rounds, "restart"),
+    "database-stop": lambda judge, servers, rounds: disturb_database(judge, servers, rounds, "stop"),
+    "database-kill": lambda judge, servers, rounds: disturb_database(judge, servers, rounds, "kill"),
 }
 
 
-async def play(
-    scenario: str, rounds: int, seed: int, resume: str, kinds: Sequence[str], keep: Path | None
-) -> dict[str, Any]:
+async def play(options: Options) -> dict[str, Any]:
     """Play a scenario; return what was seen."""
     with tempfile.TemporaryDirectory(prefix="crashes-") as name, ExitStack() as stack:
         folder = Path(name)
         async with Counting() as model:
-            judge = Judge(lambda: "", folder, seed, kinds)
-            servers = Servers(folder, model.url, stack, resume)
+            servers = Servers(folder, model.url, stack, options)
+            judge = Judge(servers, options.seed, options.kinds)
             try:
-                await SCENARIOS[scenario](judge, servers, rounds)
+                await SCENARIOS[options.scenario](judge, servers, options.rounds)
+            except TimeoutError as error:
+                judge.say(None, repr(error))
             finally:
+                await servers.stop(judge)
                 await judge.client.aclose()
-                if judge.wrong and keep is not None:
-                    shutil.copytree(folder, keep, dirs_exist_ok=True)
-        return {"scenario": scenario, "rounds": rounds, "seed": seed, "resumed": dict(model.resumed), **judge.figures()}
+                if judge.wrong and options.keep is not None:
+                    shutil.copytree(folder, options.keep, dirs_exist_ok=True)
+        arguments = {name: str(value) for name, value in vars(options).items() if value}
+        return {**arguments, "resumed": dict(model.resumed), **judge.figures()}
 
 
 def main() -> None:
@@ -798,8 +953,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resume", choices=("message", "prefill"), default="message")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--keep", type=Path, help="where to copy the store and the log if something was wrong")
-    found = asyncio.run(play(**vars(parser.parse_args())))
+    parser.add_argument("--keep", type=Path, help="where to copy the folders and the log if something was wrong")
+    parser.add_argument("--store", default="", help="`postgresql`, or the setting STORE (default: a SQLite file)")
+    parser.add_argument("--replicas", type=int, default=0, choices=range(len(ADDRESSES) + 1))
+    parser.add_argument("--skew", type=int, default=0, help="seconds between the clocks of two replicas")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds added to each response of the database")
+    found = asyncio.run(play(Options(**vars(parser.parse_args()))))
     sys.stdout.write(f"{json.dumps(found)}\n")
 
 
