@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from background_server import beside, first_of
 from limits import WAIT_SECONDS
@@ -13,6 +13,11 @@ from ports import port_of, reserve_port, with_port
 READ = 65_536
 CHUNKS = 64
 """So many are delayed per direction of a connection; further ones wait at the sender."""
+
+
+class _Cut(NamedTuple):
+    is_answered: bool
+    refuses: bool
 
 
 class Proxy:
@@ -31,6 +36,7 @@ class Proxy:
         self.request_delay = 0.0
         self.response_delay = 0.0
         self._connections: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
+        self._cuts: dict[int, _Cut] = {}
 
     async def serve(self, ready: threading.Event, over: threading.Event) -> None:
         """Serve until told that it is over."""
@@ -45,6 +51,16 @@ class Proxy:
     def cut(self) -> None:
         """Cut all connections; what is delayed is lost."""
         self._run(self._cut())
+
+    def cut_next(self, client_port: int, *, is_answered: bool = False, refuses: bool = False) -> None:
+        """Cut one connection as soon as its client sends something.
+
+        Args:
+            client_port: The port of the client that the server sees.
+            is_answered: Let the server get it; its answer is lost.
+            refuses: Refuse new connections from then on.
+        """
+        self._cuts[client_port] = _Cut(is_answered, refuses)
 
     def refuse(self) -> None:
         """Refuse new connections from now on."""
@@ -84,14 +100,29 @@ class Proxy:
         with suppress(ConnectionError):  # the server does not run
             server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
             writers.append(to_server)
+            port = to_server.get_extra_info("sockname")[1]
             await first_of(
-                _pass_on(reader, to_server, lambda: self.request_delay),
-                _pass_on(server, writers[0], lambda: self.response_delay),
+                _pass_on(reader, to_server, lambda: self.request_delay, lambda: self._is_cut(port, is_answer=False)),
+                _pass_on(server, writers[0], lambda: self.response_delay, lambda: self._is_cut(port, is_answer=True)),
             )
 
+    def _is_cut(self, client_port: int, *, is_answer: bool) -> bool:
+        cut = self._cuts.get(client_port)
+        if cut is None or cut.is_answered != is_answer:
+            return False
+        del self._cuts[client_port]
+        if cut.refuses:
+            self._server.close()
+        return True
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: Callable[[], float]) -> None:
-    """Pass bytes on, each after the delay at its arrival, until a side ends."""
+
+async def _pass_on(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    delay: Callable[[], float],
+    is_cut: Callable[[], bool],
+) -> None:
+    """Pass bytes on, each after the delay at its arrival, until a side ends or the connection is cut."""
     chunks = asyncio.Queue[tuple[float, bytes]](CHUNKS)
     now = asyncio.get_running_loop().time
 
@@ -107,6 +138,8 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
             await asyncio.sleep(due - now())
             if not data:
                 return
+            if is_cut():
+                raise ConnectionAbortedError
             writer.write(data)
             await writer.drain()
 

@@ -116,3 +116,17 @@ def test_a_proxy_delays_cuts_and_refuses(postgresql_url: str) -> None:
             query(proxy.url, "SELECT 1")
         proxy.accept()
         assert query(proxy.url, "SELECT repeat('x', 1000000)") == [("x" * 1_000_000,)]
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_proxy_cuts_a_connection_before_or_after_the_server_gets_a_statement(
+    postgresql_url: str, is_answered: bool
+) -> None:
+    with run_proxy(postgresql_url) as proxy, psycopg.connect(proxy.url, autocommit=True) as connection:
+        ((port,),) = connection.execute("SELECT inet_client_port()")
+        proxy.cut_next(port, is_answered=is_answered, refuses=True)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("CREATE TABLE done ()")
+        with pytest.raises(psycopg.OperationalError):
+            query(proxy.url, "SELECT 1")
+        assert query(postgresql_url, "SELECT to_regclass('done') IS NOT NULL") == [(is_answered,)]
