@@ -33,7 +33,7 @@ def database_of(setting: str | None) -> Database:
             the user's data directory.
 
     Raises:
-        StoreError: the extra `postgres` is not installed.
+        StoreError: the extra `postgres` is not installed, or the URL is invalid.
     """
     kind, _, place = (setting or "sqlite:").partition(":")
     if kind == "memory":

@@ -39,6 +39,8 @@ ALONE_SECONDS = 0.2
 """How long a write that runs alone holds up others that begin while it waits for those that run."""
 ATTEMPTS = 3
 """How often a transaction is tried whose connection was lost, or that stood in another one's way."""
+PREPARED_AFTER = 5
+"""Executions of a statement on a connection, after which it is prepared."""
 PROBE_SECONDS, PROBE_PERIOD_SECONDS = 5.0, 1.0
 ANNOUNCE_SECONDS = 0.05
 """Shortest time between two announcements of changes."""
@@ -123,6 +125,9 @@ class PostgreSQL(Database):
         url: `postgresql://USER@HOST/NAME`, or what else libpq accepts.
         clock: None for the clock of the server, which all processes share.
         uptime: The same.
+
+    Raises:
+        StoreError: The URL is invalid.
     """
 
     is_shared = True
@@ -152,7 +157,6 @@ class PostgreSQL(Database):
         self._listening: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
         self._hears = False
-        self._prepares = True
         self._version = 0
         self._announcing: asyncio.Task[None] | None = None
         self._has_news = False
@@ -168,6 +172,7 @@ class PostgreSQL(Database):
             await self._listen()
             await self._run(self._threads, partial(self._write, tables.prepare, None, durable=True, alone=False))
         except StoreError as error:
+            await self.close()
             raise StoreError(f"{self.place}: {error}") from error
         self._is_open = True
 
@@ -205,7 +210,7 @@ class PostgreSQL(Database):
                 autocommit=True,
                 connect_timeout=CONNECT_SECONDS,
                 cursor_factory=psycopg.RawCursor,
-                prepare_threshold=5 if self._prepares else None,
+                prepare_threshold=None,
                 application_name="brain",
             )
         except psycopg.Error as error:
@@ -234,6 +239,7 @@ class PostgreSQL(Database):
         connection: Connection | None = getattr(self._own, "connection", None)
         if connection is None or connection.closed:
             connection = self._own.connection = self._connect()
+        connection.prepare_threshold = PREPARED_AFTER if self._hears else None  # behind poolers, each may go elsewhere
         return connection
 
     def _forget(self) -> None:
@@ -287,24 +293,29 @@ class PostgreSQL(Database):
         attempt = 0
         while True:
             try:
-                return self._transact(work, begin)
+                return self._transact(work, begin, alone=alone)
             except _Busy as busy:
                 if owner is not None or time.monotonic() > until:
                     _raise_store_error(busy.error)
                 time.sleep(ALONE_SECONDS / 4)
-            except psycopg.OperationalError as error:
+            except psycopg.Error as error:
                 attempt += 1
                 if alone or attempt >= ATTEMPTS or not _may_repeat(error):
                     _raise_store_error(error)
-            except psycopg.Error as error:
-                _raise_store_error(error)
 
-    def _transact(self, work: Work[T], begin: str) -> T:
+    def _transact(self, work: Work[T], begin: str, *, alone: bool) -> T:
+        """Run a write once.
+
+        Raises:
+            _Busy: Others hold locks that it needs. It may be repeated.
+        """
         connection, transaction, now = self._begin(begin)
         try:
             outcome = work(PostgreSQLTx(connection, self, now))
-        except BaseException:
+        except BaseException as error:
             self._roll_back(connection)
+            if isinstance(error, errors.LockNotAvailable) and not alone:  # of a table, which an upgrade changes
+                raise _Busy(error) from None
             raise
         try:
             connection.execute("COMMIT")
@@ -387,11 +398,9 @@ class PostgreSQL(Database):
             try:
                 with self._reading(self._connection()) as tx:
                     return work(tx)
-            except psycopg.OperationalError as error:
+            except psycopg.Error as error:
                 if attempt == ATTEMPTS - 1 or not _may_repeat(error):
                     _raise_store_error(error)
-            except psycopg.Error as error:
-                _raise_store_error(error)
         raise AssertionError
 
     @contextmanager
@@ -465,9 +474,7 @@ class PostgreSQL(Database):
             self._note_change()
             return
         log.info("%s announces no changes, as behind some poolers; Brain looks for them every second", self.place)
-        self._prepares = False
         self._stop_listening()
-        await self._run(self._threads, self._forget)
 
     def _hear(self) -> None:
         """Read what the connection that listens has received."""
@@ -631,14 +638,21 @@ def _lock_key(owner: str) -> int:
 
 def _may_repeat(error: psycopg.Error) -> bool:
     """Return whether a transaction that failed with this error may succeed at once."""
-    return error.sqlstate is None or error.sqlstate[:2] in ("08", "40", "57") or error.sqlstate == "25P03"
+    return _is_lost(error) or (error.sqlstate or "").startswith("40")
+
+
+def _is_lost(error: psycopg.Error) -> bool:
+    """Return whether an error means that there is no connection any more."""
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)  # and not a value that cannot be sent
+    return error.sqlstate[:2] in ("08", "57") or error.sqlstate == "25P03"
 
 
 def _raise_store_error(error: psycopg.Error) -> NoReturn:
     """Raise an error of PostgreSQL as `StoreError`, without its message, which may quote stored text."""
     state = error.sqlstate or ""
     detail = f"{type(error).__name__} {state}".strip()
-    if not state or state[:2] in ("08", "57") or state == "25P03" or state.startswith("53300"):
+    if _is_lost(error) or state == "53300":
         raise StoreError(UNREACHABLE, detail, may_pass=True) from None
     if state == "53100":
         raise StoreError("The disk is full.", detail, may_pass=True) from None
@@ -650,8 +664,15 @@ def _raise_store_error(error: psycopg.Error) -> NoReturn:
 
 
 def _describe(url: str) -> str:
-    """Return a URL without its password."""
-    parts = psycopg.conninfo.conninfo_to_dict(url)
+    """Return a URL without its password.
+
+    Raises:
+        StoreError: libpq cannot read it.
+    """
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:  # whose message may quote a password
+        raise StoreError("STORE: invalid URL. Use postgresql://USER@HOST/NAME.") from None
     user = f"{parts['user']}@" if parts.get("user") else ""
     port = f":{parts['port']}" if parts.get("port") else ""
     return (
