@@ -1,7 +1,7 @@
 """The databases on which the tests of the store run: in memory, in a file, on PostgreSQL, or one of your own.
 
-A test that asks for `place` or `store` runs once on each of them. One that asks for `shared_place`, `shared_store` or
-`store_setting` needs a database that several processes can use.
+A test that asks for `store_place` or `store` runs once on each of them. One that asks for `shared_place`,
+`shared_store` or `store_setting` needs a database that several processes can use.
 
 With `--database MODULE:FUNCTION`, pytest runs only these tests, and on your database. The function gets an empty
 directory and returns a context manager; its value is a `DatabasePlace`.
@@ -24,7 +24,7 @@ from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 SHARED = ("file", pytest.param("postgresql", marks=pytest.mark.postgresql))
-FIXTURES = {"place": ("memory", *SHARED), "shared_place": SHARED, "store_setting": SHARED}
+FIXTURES = {"store_place": ("memory", *SHARED), "shared_place": SHARED, "store_setting": SHARED}
 TEMPLATE = "brain_template"
 _numbers = count()
 
@@ -84,7 +84,7 @@ def _new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Datab
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabasePlace]:
+def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabasePlace]:
     """An empty database. One in memory has only one user, and a new one for each `Database`."""
     with _new_place(request, tmp_path) as place:
         yield place
@@ -98,8 +98,8 @@ def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Dat
 
 
 @pytest.fixture
-async def store(place: DatabasePlace, clock: Clock) -> AsyncIterator[Store]:
-    async with store_at(place, clock) as store:
+async def store(store_place: DatabasePlace, clock: Clock) -> AsyncIterator[Store]:
+    async with store_at(store_place, clock) as store:
         yield store
 
 

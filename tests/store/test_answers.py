@@ -75,9 +75,9 @@ async def test_equal_answers_have_the_marks_of_all_their_turns(store: Store) -> 
     assert await marks_of(store, ANSWER) == BOTH
 
 
-async def test_an_answer_is_recognized_for_thirty_days(place: DatabasePlace) -> None:
+async def test_an_answer_is_recognized_for_thirty_days(store_place: DatabasePlace) -> None:
     clock = Clock(step=0)
-    async with store_at(place, clock) as store:
+    async with store_at(store_place, clock) as store:
         await remember(store, NONE, ANSWER)
         clock.now += 30 * DAY
         assert await marks_of(store, ANSWER) == NONE

@@ -323,9 +323,9 @@ async def test_turns_do_not_wait_for_searches_and_exports(
     assert await holding
 
 
-async def test_specialists_that_blocked_are_listed_for_a_month(place: DatabasePlace) -> None:
+async def test_specialists_that_blocked_are_listed_for_a_month(store_place: DatabasePlace) -> None:
     clock = Clock(0)
-    async with store_at(place, clock) as store:
+    async with store_at(store_place, clock) as store:
         for line in ("a.py:1", "a.py:2"):
             await store.write_unsynced(server_data.add_blocked, "slow", line)
         assert await store.read(server_data.blocked) == [("slow", NOON, 2, "a.py:2")]

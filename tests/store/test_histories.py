@@ -289,8 +289,8 @@ def places(number: int) -> list[Place]:
     return [(f"{user}{number}", name) for user in ("ada", "eve") for name in ("c", "d")]
 
 
-async def test_histories(place: DatabasePlace) -> None:
-    async with store_at(place, Clock(step=0)) as store:
+async def test_histories(store_place: DatabasePlace) -> None:
+    async with store_at(store_place, Clock(step=0)) as store:
         for number in range(HISTORIES // 8 if store.database.is_shared else HISTORIES):
             model = Model(store, random.Random(number), places(number))
             await model.play()
