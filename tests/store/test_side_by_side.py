@@ -32,8 +32,9 @@ async def wait_for_lock(url: str) -> None:
     """Wait until a connection waits for a lock."""
     async with asyncio.timeout(WAIT_SECONDS), await psycopg.AsyncConnection.connect(url, autocommit=True) as asking:
         query = b"SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        while await (await asking.execute(query)).fetchone() is None:
-            await asyncio.sleep(0)
+        while True:
+            if await (await asking.execute(query)).fetchone() is not None:
+                return
 
 
 async def count_rows(store: Store, table: str) -> int:
