@@ -190,6 +190,7 @@ class StoreError(BrainError):
     def __init__(self, message: str, detail: str = "", *, may_pass: bool = False) -> None:
         super().__init__(f"{message} ({detail})" if detail else message)
         self.message = message
+        self.detail = detail
         self.may_pass = may_pass
 
     def rejection(self) -> BadRequest:

@@ -36,7 +36,7 @@ from brain.runtime.runs import RunRegistry
 from brain.runtime.stored_exchange import StoredExchange, TaskEnd
 from brain.runtime.task_reports import APPROVAL_SECONDS, TaskReports, end_report
 from brain.runtime.task_runner import OnTaskEnd, TaskRunner
-from brain.settings import Rights, Settings
+from brain.settings import Rights, Settings, passwords
 from brain.store import answers, open_store, rows, tasks, turns
 from brain.store.answers import pieces
 from brain.store.store import Store
@@ -173,6 +173,7 @@ class Engine:
     def _find_secrets(self) -> Iterator[str | None]:
         """Yield all keys and passwords, which no log may have."""
         yield from (key for key, _ in self.settings.keys)
+        yield from passwords(self.settings.store or "")
         for model in (*self.entries.values(), *([self.embedder] if self.embedder is not None else [])):
             if model.row is not None:
                 yield model.row.key

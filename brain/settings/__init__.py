@@ -14,7 +14,7 @@ from brain.settings.fields import (
 )
 from brain.settings.loading import machine_time_zone, read
 from brain.settings.models import OLLAMA_URL, OPENAI_URL, ModelRow
-from brain.settings.parsers import ALL_ADDRESSES, SHARED_STORE, redact_passwords, redact_url
+from brain.settings.parsers import ALL_ADDRESSES, SHARED_STORE, passwords, redact_passwords, redact_url
 
 __all__ = [
     "ALL_ADDRESSES",
@@ -32,6 +32,7 @@ __all__ = [
     "ShowResults",
     "environ_name",
     "machine_time_zone",
+    "passwords",
     "read",
     "redact_passwords",
     "redact_url",

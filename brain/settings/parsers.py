@@ -8,11 +8,11 @@ import ipaddress
 import json
 import re
 import zoneinfo
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from brain.errors import SettingsError
 from brain.events import StrategyName
@@ -28,7 +28,14 @@ RESERVED_MODEL_NAMES = frozenset((*MODEL_KINDS, "brain"))
 _HOST_NAME = re.compile(r"\w(?:[\w.-]{0,251}\w)?\.?", re.ASCII)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?/?", re.IGNORECASE)
 _USER_INFO = re.compile(r"//[^/?#\s]*@")
-_PASSWORD = re.compile(r"(?P<user>//[^/?#\s:@]*:)[^\s\"]*(?=@)|(?P<name>[?&]\w*password=)[^&#\s\"']*", re.IGNORECASE)
+_PASSWORD = re.compile(
+    r"(?P<user>//[^/?#\s:@]*:)[^\s\"]*(?=@)"
+    r"|(?:(?<=postgres:)|(?<=postgresql:))(?P<place>//[^/?#\s:@]*:)(?!\d+(?![^/?#,'\"]))[^/?#\s,'\"]+"
+    r"|(?P<name>[?&]\w*password=)[^&#\s\"']*",
+    re.IGNORECASE,
+)
+"""A password before a host, in place of a port, or as a parameter."""
+_HOST_AND_PORT = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 ALL_ADDRESSES = ("0.0.0.0", "::")
 MAX_SHOWN = 100
 """Characters of a bad value in an error."""
@@ -74,7 +81,19 @@ def describe_invalid(place: str, value: Any, allowed: str, *, secret: bool = Fal
 
 def redact_passwords(value: str) -> str:
     """Return a text with `…` in place of the passwords in its URLs."""
-    return _PASSWORD.sub(lambda found: f"{found['user'] or found['name']}…", value)
+    return _PASSWORD.sub(lambda found: f"{_before(found)}…", value)
+
+
+def passwords(value: str) -> Iterator[str]:
+    """Yield the passwords in the URLs of a text, as they are written there and decoded."""
+    for found in _PASSWORD.finditer(value):
+        written = found[0].removeprefix(_before(found))
+        yield from {written, unquote(written)}
+
+
+def _before(found: re.Match[str]) -> str:
+    before: str = next(filter(None, found.groups()))
+    return before
 
 
 def redact_url(value: str) -> str:
@@ -189,7 +208,10 @@ def store(value: Any) -> str:
     place = text(value)
     kind, colon, path = place.partition(":")
     if kind in ("postgresql", "postgres"):
-        if not path.startswith("//") or not urlsplit(place).path.strip("/"):
+        url = urlsplit(place)
+        name, hosts = url.path.strip("/"), url.netloc.rpartition("@")[2].split(",")
+        # neither may contain a part of the password, since both are shown
+        if not path.startswith("//") or not name or "@" in name or not all(map(_HOST_AND_PORT.fullmatch, hosts)):
             raise ValueError
     elif not colon or (kind, bool(path.strip())) not in (("memory", False), ("sqlite", True)):
         raise ValueError

@@ -36,6 +36,7 @@ class Database(ABC):
         is_shared: Whether other processes can use it.
         is_remote: Whether its server can crash while this process goes on.
         is_alone: False if another process had it open when it was opened. Not every engine finds that out.
+        traces: Where deleted data can be left after `scrub`, as a sentence for operators; empty if nowhere.
         process: The ID of this process.
         written: Characters of exchanges and tasks, and bytes of files, that were written.
         known_version: The last known `data_version`, and when it was read, on the `time.monotonic` clock.
@@ -44,6 +45,7 @@ class Database(ABC):
 
     place: str
     is_shared: bool
+    traces = ""
     is_remote = False
     is_alone = True
 
@@ -71,8 +73,12 @@ class Database(ABC):
         """Close the database after all submitted work."""
 
     @abstractmethod
-    def exists(self) -> bool:
-        """Return whether opening it would create no new file."""
+    async def exists(self) -> bool:
+        """Return whether it is there, so that opening it would not create it.
+
+        Raises:
+            StoreError: It cannot be reached, with the place and the remedy.
+        """
 
     @abstractmethod
     async def data_version(self) -> int:

@@ -10,17 +10,14 @@ takes for a space would end the term: the rest could then pose as a term of anot
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, chain, zip_longest
+from itertools import zip_longest
 
 from brain.store.tx import Index, Tx
 
 MAX_WORDS = 40
 WORD_LENGTH = 64
-"""Only this many characters of a word are indexed and searched for."""
 INDEXED_LENGTH = 100_000
 """Only this many characters of a text are indexed."""
-INDEXED_BYTES, BYTES_PER_TERM = 1_000_000, 6
-"""Limit of the different terms of a key, and what each takes beside its characters: a `tsvector` has up to 1 MiB."""
 FOUND_LENGTH = 160
 STEM_SHARE, MIN_STEMMED = 0.65, 6
 
@@ -42,12 +39,9 @@ _STOP = frozenset({
 """English and German words that occur in nearly every text."""
 
 
-def index_terms(owner: str, *texts: str) -> str:
-    """Return the different words of texts as terms of their owner, as many as there is space for."""
-    words = chain.from_iterable(_words(text[:INDEXED_LENGTH]) for text in texts)
-    terms = dict.fromkeys(term for word in words for term in _terms(owner, word))
-    sizes = accumulate(len(term) + BYTES_PER_TERM for term in terms)
-    return " ".join(term for term, size in zip(terms, sizes, strict=True) if size <= INDEXED_BYTES)
+def index_terms(owner: str, text: str) -> str:
+    """Return the words of a text as terms of its owner."""
+    return " ".join(term for word in _words(text[:INDEXED_LENGTH]) for term in _terms(owner, word))
 
 
 def search_words(text: str) -> list[str]:
@@ -84,7 +78,7 @@ def stem(word: str) -> str:
 
 def put(tx: Tx, index: Index, key: int, owner: str, *texts: str) -> None:
     """Index the words of texts for their owner, replacing those of the same key."""
-    tx.words.put(tx, index, key, index_terms(owner, *texts))
+    tx.words.put(tx, index, key, " ".join(index_terms(owner, text) for text in texts))
 
 
 def newest(tx: Tx, index: Index, query: str, limit: int) -> frozenset[int]:
@@ -123,7 +117,7 @@ def _terms(owner: str, word: str) -> list[str]:
     stemmer changes them, since they end with a digit.
     """
     if not has_pairs(word):
-        return [f"{owner}{_spell(_fold(word[:WORD_LENGTH]))}"]
+        return [f"{owner}{_spell(_fold(word))}"]
     codes = [f"{ord(character) >> 2:04x}{ord(character) & 3}" for character in word]
     return [f"{owner}x{code}{following}" for code, following in zip_longest(codes, codes[1:], fillvalue="")]
 

@@ -66,7 +66,8 @@ def test_a_store_that_does_not_exist_is_not_created(brain: Brain, tmp_path: Path
 def test_a_copy_is_used_as_the_command_says(
     brain: Brain, source: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_access, "PROGRESS_SECONDS", 0.001)
+    for name in ("PROGRESS_SECONDS", "MAX_PROGRESS_SECONDS"):
+        monkeypatch.setattr(store_access, name, 0.001)
     code, out, err = brain("copy-store", source, url)
     assert code == 0
     assert " of 208 rows copied, " in err
@@ -91,6 +92,7 @@ def test_databases_of_servers_are_neither_copied_nor_written(
     brain: Brain, source: str, postgresql_url: str, tmp_path: Path
 ) -> None:
     model = script(tmp_path, ["Hello."])
+    assert brain("copy-store", source, postgresql_url)[0] == 0
     for store in (source, postgresql_url):
         with brain.process("serve", "--port", "0", "--model", model, STORE=store) as server:
             url = server.url()

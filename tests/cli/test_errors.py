@@ -128,10 +128,10 @@ ROWS: list[tuple[str, str]] = [
         "Unknown specialist 'wikki' in BRAIN_ALLOWED_SPECIALISTS. Did you mean 'wiki'? Try: brain specialists",
     ),
     # data
-    ("export", "No database at DATABASE. Try: export BRAIN_STORE=sqlite:PATH"),
+    ("export", "No store at DATABASE. Try: export BRAIN_STORE=sqlite:PATH"),
     (
         "memory BRAIN_STORE=memory:",
-        "This command needs a database file, but BRAIN_STORE is memory:. Try: export BRAIN_STORE=sqlite:PATH",
+        "This command needs a database on disk, but BRAIN_STORE is memory:. Try: export BRAIN_STORE=sqlite:PATH",
     ),
     ("memory add \t", "The fact is empty. Try: brain memory add --help"),
     ("forget ada", "Cannot ask for confirmation without a terminal. Try: brain forget ada --yes"),

@@ -204,7 +204,11 @@ def test_check_reports_what_works_and_what_does_not(
     }
     assert "ok   model builtin: as configured (resume mode: prefill)\n" in out
     assert "ok   memory: keyword search." in out
-    assert re.search(rf"^ok   database {brain.store}: \d+ KiB, [\d,]+ [GM]iB free$", out, re.MULTILINE)
+    assert re.search(
+        rf"^ok   database {brain.store}: SQLite [\d.]+, \d+ KiB, [\d,]+ [GM]iB free, no process uses it$",
+        out,
+        re.MULTILINE,
+    )
     assert "ok   specialist count: some.py\n" in out
     assert "FAIL specialist ill: its disk is full\n" in out
     assert "FAIL specialist worse: its health check failed with ZeroDivisionError: division by zero\n" in out

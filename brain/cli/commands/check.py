@@ -26,7 +26,8 @@ from brain.plugins.schema import find_injected, inject
 from brain.prompts.system_prompt import check_context_size
 from brain.runtime.assistant import describe_assistance
 from brain.settings import Settings, redact_url
-from brain.store import database_of, server_data, tasks
+from brain.store import database_of, processes, server_data, tasks
+from brain.store.processes import Process
 from brain.store.store import Store
 from brain.telemetry.watchdog import Blocked, Watchdog
 
@@ -101,19 +102,29 @@ async def _find_model_problem(model: Model) -> str | None:
 
 
 async def _check_store(settings: Settings) -> bool:
-    database = database_of(settings.store)
+    try:
+        database = database_of(settings.store)
+    except StoreError as error:
+        return _report("database", str(error), "")
     if not database.is_shared:
         return _report("database", None, "in memory; data is lost when the process ends (BRAIN_STORE=memory:)")
     detail, damaged = "", 0
     try:
         async with open_existing_store(settings, creates=True) as store:
             problem, detail = await store.database.diagnose()
+            detail += f", {_describe_processes(await store.read(processes.read))}"
             damaged = 0 if problem else await store.read(tasks.count_unreadable)
     except StoreError as error:
         problem = str(error).removeprefix(database.place).lstrip(": ")
     rows = "row of a task is" if damaged == 1 else "rows of tasks are"
     warning = f"{damaged:,} {rows} damaged; Brain does not use such rows" if damaged else None
     return _report(f"database {database.place}", problem, detail, warning)
+
+
+def _describe_processes(found: Sequence[Process]) -> str:
+    """Return how many processes use the database. One that is alone does not renew its lease, so it may be dead."""
+    alive = sum(not one.is_over for one in found) if len(found) > 1 else len(found)
+    return "no process uses it" if not found else f"used by {alive} process{'es' if alive > 1 else ''}"
 
 
 async def _check_embedder(model: Model) -> bool:

@@ -20,8 +20,8 @@ async def copy_store(arguments: argparse.Namespace, settings: Settings) -> int:
     source = SHARED_STORE.read(arguments.source, "FROM", f"brain copy-store {_suggest(arguments.source)} TO")
     target = SHARED_STORE.read(arguments.target, "TO", f"brain copy-store FROM {_suggest(arguments.target)}")
     databases = database_of(source), database_of(target)
-    if not databases[0].exists():
-        raise CommandError(f"No database at {databases[0].place}", _COMMAND)
+    if not await databases[0].exists():
+        raise CommandError(f"No store at {databases[0].place}", _COMMAND)
     progress = copying.Progress()
 
     def describe() -> str:

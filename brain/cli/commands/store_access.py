@@ -19,7 +19,7 @@ from brain.text import escape_invisible
 
 PAGE = 200
 PROGRESS_SECONDS, MAX_PROGRESS_SECONDS = 1.0, 10.0
-_SET_STORE = "export BRAIN_STORE=sqlite:PATH"
+_SET_STORE, _SET_URL = "export BRAIN_STORE=sqlite:PATH", "export BRAIN_STORE=postgresql://USER@HOST/NAME"
 
 
 @asynccontextmanager
@@ -27,13 +27,14 @@ async def open_existing_store(settings: Settings, *, creates: bool = False) -> A
     """Open the store for the duration of the block; a server may use it at the same time.
 
     Raises:
-        StoreError: The file cannot be opened.
+        StoreError: It cannot be opened.
     """
     database = database_of(settings.store)
     if not database.is_shared:
-        raise CommandError(f"This command needs a database file, but BRAIN_STORE is {settings.store}", _SET_STORE)
-    if not creates and not database.exists():
-        raise CommandError(f"No database at {database.place}", _SET_STORE)
+        raise CommandError(f"This command needs a database on disk, but BRAIN_STORE is {settings.store}", _SET_STORE)
+    if not creates and not await database.exists():
+        is_url = "://" in database.place
+        raise CommandError(f"No store at {database.place}", _SET_URL if is_url else _SET_STORE)
     store = await open_store(settings.store)
     try:
         yield store

@@ -261,7 +261,7 @@ def forget(arguments: argparse.Namespace, settings: Settings) -> int:
 
 async def _describe_erasure(user: str, settings: Settings) -> str:
     counts, names = Counts(), list[str]()
-    if _has_store(settings):
+    if await database_of(settings.store).exists():
         async with open_existing_store(settings) as store:
             counts, names = await store.search(users.count, user), list(await store.search(users.names))
     if user not in names:
@@ -270,11 +270,11 @@ async def _describe_erasure(user: str, settings: Settings) -> str:
 
 
 async def _forget(user: str, settings: Settings) -> int:
-    """Erase rows, recordings, specialist data and free pages of the file; later steps run if one fails."""
+    """Erase rows, recordings, specialist data and traces in the database; later steps run if one fails."""
     registry = Registry(settings).discover()
     if user == LOCAL_USER:
         chat_history().unlink(missing_ok=True)
-    if not _has_store(settings):
+    if not await database_of(settings.store).exists():
         print_status(f"brain: {describe_no_data(user, ())}")
         _erase_recordings(user, settings)
         await _erase_with_specialists(registry, user)
@@ -329,16 +329,14 @@ async def _erase_with_specialists(registry: Registry, user: str) -> bool:
 
 
 async def _scrub(store: Store, user: str) -> bool:
-    """Overwrite free pages of the file, which hold erased data; return whether that succeeded."""
+    """Remove traces of erased data from the database; return whether that succeeded."""
     try:
         await store.scrub()
     except StoreError as error:
         reason = error.message.rstrip(".").partition(";")[0]
-        sentence = "The data is deleted, but the database file still contains old pages"
+        sentence = "The data is deleted, but the database still has traces of it"
         print_error(f"{sentence} ({reason})", f"brain forget {shlex.quote(user)}")
         return False
+    if store.database.traces:
+        print_status(store.database.traces)
     return True
-
-
-def _has_store(settings: Settings) -> bool:
-    return database_of(settings.store).exists()

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
+from itertools import zip_longest
 from typing import Any, Concatenate, NoReturn
 from weakref import WeakValueDictionary
 
@@ -20,7 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
 
 from brain.errors import OutcomeUnknown, StoreError
 from brain.store.database import Database, P, T, Work
-from brain.store.postgresql import tables
+from brain.store.postgresql import failures, tables
 from brain.store.postgresql.words import TsVector
 from brain.store.rows import MIB, SECOND
 from brain.store.tx import FullText, Tx, Values
@@ -131,6 +132,7 @@ class PostgreSQL(Database):
     """
 
     is_shared = True
+    traces = "PostgreSQL keeps traces of deleted data until it writes over them: in its files, its log and backups."
     is_remote = True
 
     def __init__(
@@ -169,11 +171,12 @@ class PostgreSQL(Database):
         """Open the database as `Database` says. What dead processes left is found by their leases."""
         self._loop = asyncio.get_running_loop()
         try:
-            await self._listen()
-            await self._run(self._threads, partial(self._write, tables.prepare, None, durable=True, alone=False))
-        except StoreError as error:
+            with self._explaining():
+                await self._listen()
+                await self._run(self._threads, partial(self._write, tables.prepare, None, durable=True, alone=False))
+        except BaseException:
             await self.close()
-            raise StoreError(f"{self.place}: {error}") from error
+            raise
         self._is_open = True
 
     async def close(self) -> None:
@@ -190,8 +193,26 @@ class PostgreSQL(Database):
         for connection in self._connections:
             connection.close()
 
-    def exists(self) -> bool:
-        return True
+    async def exists(self) -> bool:
+        def look() -> bool:
+            connection = self._connect()
+            try:
+                row = connection.execute("SELECT to_regclass('schema_version') IS NOT NULL").fetchone()
+            finally:
+                self._connections.discard(connection)
+                connection.close()
+            return bool(row and row[0])
+
+        with self._explaining():
+            return await asyncio.to_thread(look)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Add the place and the remedy to errors."""
+        try:
+            yield
+        except StoreError as error:
+            raise StoreError(f"{self.place}: {failures.explain(error)}", may_pass=error.may_pass) from error
 
     def limit_waiting(self, seconds: float) -> None:
         self._give_up_at = min(self._give_up_at, time.monotonic() + seconds)
@@ -441,12 +462,11 @@ class PostgreSQL(Database):
 
     async def _run(self, threads: ThreadPoolExecutor, function: Callable[[], T]) -> T:
         """Run a function in a thread. A caller that is cancelled waits for it."""
-        running = threads.submit(function)
-        future = asyncio.wrap_future(running)
+        future = asyncio.get_running_loop().run_in_executor(threads, function)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if not running.cancel():
+            if not future.cancel():
                 await asyncio.wait({future})
             raise
 
@@ -569,17 +589,15 @@ class PostgreSQL(Database):
         milliseconds = (time.monotonic() - started) * 1000
         query = (
             "SELECT current_setting('server_version'), pg_database_size(current_database()), "
-            "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()), "
-            "current_setting('max_connections'), (SELECT count(*) FROM process), pg_is_in_recovery()"
+            "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), "
+            "current_setting('max_connections'), (SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid())"
         )
-        ((version, size, connections, limit, alive, is_standby),) = await self.read(
-            lambda tx: tx.execute(query).fetchall()
-        )
-        hears = "changes are announced" if self._hears else "changes are not announced (a pooler?)"
-        return (
-            "it is read-only: use the primary server" if is_standby else None,
-            f"PostgreSQL {version.split()[0]}, {milliseconds:.1f} ms, {size / MIB:,.0f} MiB, {connections} of {limit} "
-            f"connections, {hears}, processes: {alive}",
+        row = await self.read(lambda tx: tx.execute(query).fetchone())
+        version, size, connections, limit, is_encrypted = row
+        return None, (
+            f"PostgreSQL {version.split()[0]}, {milliseconds:.1f} ms per read, {size / MIB:,.0f} MiB, "
+            f"{connections} of {limit} connections in use, {'TLS' if is_encrypted else 'no TLS'}, "
+            f"{'LISTEN works' if self._hears else 'LISTEN does not work, as behind some poolers: Brain polls'}"
         )
 
     async def sweep(self, until: float) -> None:
@@ -590,7 +608,7 @@ class PostgreSQL(Database):
     async def scrub(self) -> None:
         def vacuum() -> None:
             try:
-                self._connection().execute("VACUUM")
+                self._connection().execute(tables.VACUUM)
             except psycopg.Error as error:
                 _raise_store_error(error)
 
@@ -668,14 +686,13 @@ def _describe(url: str) -> str:
     """Return a URL without its password.
 
     Raises:
-        StoreError: libpq cannot read it.
+        StoreError: It is invalid.
     """
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)
-    except psycopg.ProgrammingError:  # whose message may quote a password
-        raise StoreError("STORE: invalid URL. Use postgresql://USER@HOST/NAME.") from None
+    except psycopg.ProgrammingError as error:
+        raise StoreError(f"STORE has an invalid URL: {failures.explain_url(error)}.") from None
+    hosts, ports = (f"{parts.get(name) or ''}".split(",") for name in ("host", "port"))
+    places = (f"{host}:{port}" if port else host for host, port in zip_longest(hosts, ports, fillvalue=ports[-1]))
     user = f"{parts['user']}@" if parts.get("user") else ""
-    port = f":{parts['port']}" if parts.get("port") else ""
-    return (
-        f"postgresql://{user}{parts.get('host') or 'localhost'}{port}/{parts.get('dbname') or parts.get('user') or ''}"
-    )
+    return f"postgresql://{user}{','.join(places) or 'localhost'}/{parts.get('dbname') or parts.get('user') or ''}"

@@ -29,6 +29,9 @@ class Migration(NamedTuple):
 MIGRATIONS: Mapping[int, Migration] = {}
 """By the version to which they lead."""
 
+_TABLES = tuple(name for name in schema.TABLES if name != "leftover")  # which is about the pages of SQLite's file
+VACUUM = f"VACUUM (INDEX_CLEANUP ON) {', '.join((*_TABLES, 'exchange_words', 'item_words'))}"
+"""Removes deleted rows and their words."""
 _VERSION = "CREATE TABLE schema_version (version BIGINT NOT NULL, oldest BIGINT NOT NULL)"
 """`oldest` is the oldest version that can still use the tables."""
 _REFERENCE = re.compile(r"^( +)(\w+)(.*?) REFERENCES (\w+)( ON DELETE (?:CASCADE|SET NULL))?", re.MULTILINE)
@@ -85,9 +88,8 @@ def finish(tx: Tx) -> None:
 
 def _create() -> Iterator[str]:
     references = []
-    for name, definition in schema.TABLES.items():
-        if name == "leftover":  # it is about the pages of SQLite's file
-            continue
+    for name in _TABLES:
+        definition = schema.TABLES[name]
         for _, column, _, target, action in _REFERENCE.findall(definition):
             references.append(f"ALTER TABLE {name} ADD FOREIGN KEY ({column}) REFERENCES {target}{action}")
         definition = _REFERENCE.sub(r"\1\2\3", definition)  # tables refer to each other

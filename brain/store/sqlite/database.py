@@ -141,7 +141,7 @@ class SQLite(Database):
         for executor in self._threads:
             executor.shutdown()
 
-    def exists(self) -> bool:
+    async def exists(self) -> bool:
         return self.path is not None and self.path.exists()
 
     async def data_version(self) -> int:
@@ -258,7 +258,7 @@ class SQLite(Database):
         if self.path is None:
             return None, "data is lost when the process ends"
         problem = await asyncio.to_thread(connection.find_problem, self.path)
-        return problem, "" if problem else connection.describe_size(self.path)
+        return problem, "" if problem else f"SQLite {sqlite3.sqlite_version}, {connection.describe_size(self.path)}"
 
     async def sweep(self, until: float) -> None:
         """Merge the indexes and empty the log.
