@@ -75,31 +75,32 @@ async def test_recalling_is_on_until_the_user_turns_it_off(store: Store) -> None
 # words
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("Am I allergic to anything?", ["f1"]),
-        ("allergies", ["f1"]),  # begins like it
-        ("where do I live", ["f2"]),
-        ("in Köln or koln", ["f2"]),
-        ("what is my dog called", ["f3"]),
-        ("北京", ["f4"]),
-        ("the dog of the allergic", ["f1", "f3"]),
-        ("what do you do", []),
-        ("me", ["f3"]),  # nothing but function words
-        ("", []),
-        ('"*()^:', []),
-        ("penicillin " * 100 + "dog", ["f1", "f3"]),
-    ],
-)
-async def test_items_are_found_by_any_word(store: Store, words: str, found: list[str]) -> None:
+SEARCHES: list[tuple[str, list[str]]] = [
+    ("Am I allergic to anything?", ["f1"]),
+    ("allergies", ["f1"]),  # begins like it
+    ("where do I live", ["f2"]),
+    ("in Köln or koln", ["f2"]),
+    ("what is my dog called", ["f3"]),
+    ("北京", ["f4"]),
+    ("the dog of the allergic", ["f1", "f3"]),
+    ("what do you do", []),
+    ("me", ["f3"]),  # nothing but function words
+    ("", []),
+    ('"*()^:', []),
+    ("penicillin " * 100 + "dog", ["f1", "f3"]),
+]
+
+
+async def test_items_are_found_by_any_word(store: Store) -> None:
     await store.write(items.put, "ada", fact("f1", "I am allergic to penicillin"))
     await store.write(items.put, "ada", fact("f2", "I live in Köln"))
     await store.write(items.put, "ada", fact("f3", "The name of a dog that lives beside me, and that barks, is Bello"))
     await store.write(items.put, "ada", fact("f4", "我住在北京"))
     await store.write(items.put, "eve", fact("f1", "I live with a dog, allergic to penicillin 北京, you do"))
-    assert ids(await store.read(items.search, "ada", words, kinds=("fact",), limit=5))[: len(found) or 5] == found
-    assert await store.read(items.search, "bob", words, kinds=BOTH, limit=5) == []
+    for words, found in SEARCHES:
+        best = ids(await store.read(items.search, "ada", words, kinds=("fact",), limit=5))
+        assert best[: len(found) or 5] == found, words
+        assert await store.read(items.search, "bob", words, kinds=BOTH, limit=5) == []
 
 
 async def test_scores_count_rare_words_short_texts_and_one_users_items(store: Store) -> None:

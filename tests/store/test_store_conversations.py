@@ -134,38 +134,38 @@ async def test_the_newest_messages_of_all_conversations(store: Store) -> None:
 # search
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("penicillin", ["c1"]),
-        ("PENICILLINS", ["c1"]),
-        ("penic", ["c1"]),  # the last word may be a prefix
-        ("penic doctor", ["c3", "c1"]),  # others may not
-        ("doctor allergic", ["c1"]),  # both in one message and its answer
-        ("muller", ["c3"]),
-        ("müll", ["c3"]),
-        ("北京", ["c2"]),
-        ("天气", ["c2"]),
-        ("京天", []),
-        ("the", ["c3"]),
-        ("to", ["c3", "c1"]),
-        ('" OR NEAR( * ^ -', []),
-        ("title:penicillin", ["c1"]),
-        ("journey", ["c2"]),
-        ("eve", []),
-        ("   ", ["c3", "c2", "c1"]),
-        ("?", ["c3"]),  # signs are in no index; they are looked for in titles
-        ("%", []),
-        ("_", []),
-    ],
-)
-async def test_conversations_are_found_by_their_words(store: Store, words: str, found: list[str]) -> None:
+SEARCHES: list[tuple[str, list[str]]] = [
+    ("penicillin", ["c1"]),
+    ("PENICILLINS", ["c1"]),
+    ("penic", ["c1"]),  # the last word may be a prefix
+    ("penic doctor", ["c3", "c1"]),  # others may not
+    ("doctor allergic", ["c1"]),  # both in one message and its answer
+    ("muller", ["c3"]),
+    ("müll", ["c3"]),
+    ("北京", ["c2"]),
+    ("天气", ["c2"]),
+    ("京天", []),
+    ("the", ["c3"]),
+    ("to", ["c3", "c1"]),
+    ('" OR NEAR( * ^ -', []),
+    ("title:penicillin", ["c1"]),
+    ("journey", ["c2"]),
+    ("eve", []),
+    ("   ", ["c3", "c2", "c1"]),
+    ("?", ["c3"]),  # signs are in no index; they are looked for in titles
+    ("%", []),
+    ("_", []),
+]
+
+
+async def test_conversations_are_found_by_their_words(store: Store) -> None:
     await add_turn(store, "ada", "c1", "I am allergic to penicillin", "Tell your doctor.")
     await add_turn(store, "ada", "c2", "北京的天气好吗", "很好")
     await store.write(conversations.rename, "ada", "c2", "Journeys")
     await add_turn(store, "ada", "c3", "Who is the doctor?", "Dr. Müller, the one to ask.")
     await add_turn(store, "eve", "c1", "I take penicillin, says eve's doctor")
-    assert await listed(store, words=words) == found
+    for words, found in SEARCHES:
+        assert await listed(store, words=words) == found, words
 
 
 async def test_frequent_words_are_found_wherever_they_are(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,12 +276,14 @@ TASK = {
         ([HEAD, TASK, C | {"id": "w"}], ""),  # without an exchange
     ],
 )
-async def test_a_wrong_record_is_named_and_nothing_is_imported(store: Store, records: list[Any], field: str) -> None:
+async def test_a_wrong_record_is_named_and_nothing_is_imported(
+    memory_store: Store, records: list[Any], field: str
+) -> None:
     with pytest.raises(BadRequest) as caught:
-        await import_records(store, "ada", records)
+        await import_records(memory_store, "ada", records)
     place = f"records[{max(0, len(records) - 1)}]" + (f".{field}" if field else "")
     assert (caught.value.status, caught.value.field) == (400, place)
-    assert await store.search(users.names) == []
+    assert await memory_store.search(users.names) == []
 
 
 @pytest.mark.parametrize(
@@ -361,12 +363,12 @@ async def test_an_import_over_the_limit_of_tasks_is_rejected(store: Store, monke
     assert (caught.value.code, await store.read(tasks.list_tasks, "ada")) == ("too_large", [])
 
 
-async def test_what_is_nested_too_deeply_is_not_imported(store: Store) -> None:
+async def test_what_is_nested_too_deeply_is_not_imported(memory_store: Store) -> None:
     nested: list[Any] = []
     for _ in range(5_000):
         nested = [nested]
     with pytest.raises(BadRequest) as caught:
-        await import_records(store, "ada", [HEAD, {"kind": nested}])
+        await import_records(memory_store, "ada", [HEAD, {"kind": nested}])
     assert caught.value.field == "records[1]"
 
 
