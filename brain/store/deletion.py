@@ -11,6 +11,8 @@ from brain.store.tx import Tx
 
 IMPORT_LEASE = 30 * SECOND
 """An import that does not renew its lease for this long, in microseconds, is deleted."""
+MAX_LEASE = 2 * IMPORT_LEASE
+"""A lease that ends after so long came from a wrong clock. Transactions that began a moment later have longer ones."""
 REMOVED_ROWS, REMOVED_BYTES = 64, 1024 * 1024
 """Approximate limits of one transaction that removes rows. A file may have 16 MiB, all of which is overwritten."""
 
@@ -46,7 +48,7 @@ def has_rows_to_remove(tx: Tx) -> bool:
     """Return whether there are rows of deleted conversations, erased users or expired imports."""
     lapsed = "SELECT 1 FROM import WHERE until NOT BETWEEN ? AND ?"
     query = f"SELECT 1 FROM conversation WHERE {_IS_DELETED} UNION ALL SELECT 1 FROM account WHERE name IS NULL"
-    return tx.execute(f"{query} UNION ALL {lapsed} LIMIT 1", (tx.now, tx.now + IMPORT_LEASE)).fetchone() is not None
+    return tx.execute(f"{query} UNION ALL {lapsed} LIMIT 1", (tx.now, tx.now + MAX_LEASE)).fetchone() is not None
 
 
 def remove_some(tx: Tx, conversation: int | None = None) -> bool:
@@ -59,10 +61,25 @@ def remove_some(tx: Tx, conversation: int | None = None) -> bool:
     return False
 
 
+def remove_accounts(tx: Tx) -> None:
+    """Remove erased users who have no rows left, and users who were only added for an import.
+
+    It needs to be alone: a user who has nothing may be about to have something.
+    """
+    erased = _has_nothing("conversation", "item", "channel")
+    tx.execute(f"DELETE FROM account WHERE name IS NULL AND {erased}")
+    added = _has_nothing("import", "answer", "conversation", "item", "task")
+    for user in tx.execute("DELETE FROM import WHERE until = 0 RETURNING account").fetchall():
+        tx.execute(f"DELETE FROM account WHERE key = ? AND recalls = 1 AND private_data = 0 AND {added}", user)
+
+
+def _has_nothing(*tables: str) -> str:
+    return " AND ".join(f"NOT EXISTS (SELECT 1 FROM {table} WHERE account = account.key)" for table in tables)
+
+
 def _remove(tx: Tx) -> Iterator[int]:
     """Remove all deleted rows, yielding what each costs."""
-    # a lease that ends too far in the future came from a wrong clock
-    tx.execute("UPDATE import SET until = 0 WHERE until NOT BETWEEN ? AND ?", (tx.now, tx.now + IMPORT_LEASE))
+    tx.execute("UPDATE import SET until = 0 WHERE until NOT BETWEEN ? AND ?", (tx.now, tx.now + MAX_LEASE))
     query = f"SELECT key FROM conversation WHERE {_IS_DELETED} LIMIT 1"
     while (row := tx.execute(query).fetchone()) is not None:
         yield from _remove_conversation(tx, row[0])
@@ -76,17 +93,6 @@ def _remove(tx: Tx) -> Iterator[int]:
         for key in found:
             tx.execute("DELETE FROM channel WHERE key = ?", key)
             yield 1
-    tx.execute("DELETE FROM account WHERE name IS NULL")
-    for (user,) in tx.execute("DELETE FROM import WHERE until = 0 RETURNING account").fetchall():
-        tx.execute(  # a user who was added for the import
-            "DELETE FROM account WHERE key = ? AND recalls = 1 AND private_data = 0 "
-            "AND NOT EXISTS (SELECT 1 FROM import WHERE account = ?) "
-            "AND NOT EXISTS (SELECT 1 FROM answer WHERE account = ?) "
-            "AND NOT EXISTS (SELECT 1 FROM conversation WHERE account = ?) "
-            "AND NOT EXISTS (SELECT 1 FROM item WHERE account = ?) "
-            "AND NOT EXISTS (SELECT 1 FROM task WHERE account = ?)",
-            (user,) * 6,
-        )
 
 
 def _remove_conversation(tx: Tx, conversation: int) -> Iterator[int]:

@@ -10,14 +10,17 @@ takes for a space would end the term: the rest could then pose as a term of anot
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from itertools import accumulate, chain, zip_longest
 
 from brain.store.tx import Index, Tx
 
 MAX_WORDS = 40
 WORD_LENGTH = 64
+"""Only this many characters of a word are indexed and searched for."""
 INDEXED_LENGTH = 100_000
 """Only this many characters of a text are indexed."""
+INDEXED_BYTES, BYTES_PER_TERM = 1_000_000, 6
+"""Limit of the different terms of a key, and what each takes beside its characters: a `tsvector` has up to 1 MiB."""
 FOUND_LENGTH = 160
 STEM_SHARE, MIN_STEMMED = 0.65, 6
 
@@ -39,9 +42,12 @@ _STOP = frozenset({
 """English and German words that occur in nearly every text."""
 
 
-def index_terms(owner: str, text: str) -> str:
-    """Return the words of a text as terms of its owner."""
-    return " ".join(term for word in _words(text[:INDEXED_LENGTH]) for term in _terms(owner, word))
+def index_terms(owner: str, *texts: str) -> str:
+    """Return the different words of texts as terms of their owner, as many as there is space for."""
+    words = chain.from_iterable(_words(text[:INDEXED_LENGTH]) for text in texts)
+    terms = dict.fromkeys(term for word in words for term in _terms(owner, word))
+    sizes = accumulate(len(term) + BYTES_PER_TERM for term in terms)
+    return " ".join(term for term, size in zip(terms, sizes, strict=True) if size <= INDEXED_BYTES)
 
 
 def search_words(text: str) -> list[str]:
@@ -78,7 +84,7 @@ def stem(word: str) -> str:
 
 def put(tx: Tx, index: Index, key: int, owner: str, *texts: str) -> None:
     """Index the words of texts for their owner, replacing those of the same key."""
-    tx.words.put(tx, index, key, " ".join(index_terms(owner, text) for text in texts))
+    tx.words.put(tx, index, key, index_terms(owner, *texts))
 
 
 def newest(tx: Tx, index: Index, query: str, limit: int) -> frozenset[int]:
@@ -117,7 +123,7 @@ def _terms(owner: str, word: str) -> list[str]:
     stemmer changes them, since they end with a digit.
     """
     if not has_pairs(word):
-        return [f"{owner}{_spell(_fold(word))}"]
+        return [f"{owner}{_spell(_fold(word[:WORD_LENGTH]))}"]
     codes = [f"{ord(character) >> 2:04x}{ord(character) & 3}" for character in word]
     return [f"{owner}x{code}{following}" for code, following in zip_longest(codes, codes[1:], fillvalue="")]
 

@@ -316,6 +316,8 @@ class Store:
         """
         step = partial(deletion.remove_some, conversation=conversation)
         await self.database.write_in_steps(step, "deleted rows", until=until)
+        if conversation is None:
+            await self.write(deletion.remove_accounts)
 
     async def delete(self, user: str, conversation_id: str) -> bool:
         """Delete a conversation with its files and summary; return whether it existed. Facts stay.

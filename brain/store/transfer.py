@@ -25,7 +25,7 @@ from brain.concurrency import iterate
 from brain.errors import BadRequest, StoreError
 from brain.messages import Attachment, Count, Exchange, Item, Kind, Time, new_message_id
 from brain.store import counts, exchanges, items, rows, tasks, users
-from brain.store.deletion import IMPORT_LEASE
+from brain.store.deletion import IMPORT_LEASE, MAX_LEASE
 from brain.store.rows import MIB
 from brain.store.tx import Tx
 from brain.store.upgrade import upgrade_record
@@ -566,7 +566,7 @@ def expire_all(tx: Tx) -> None:
 def is_running(tx: Tx) -> bool:
     """Return whether a process imports, or did a moment ago."""
     query = "SELECT 1 FROM import WHERE until BETWEEN ? AND ? LIMIT 1"
-    return tx.execute(query, (tx.now, tx.now + IMPORT_LEASE)).fetchone() is not None
+    return tx.execute(query, (tx.now, tx.now + MAX_LEASE)).fetchone() is not None
 
 
 def _stable_task_id(given: str) -> str:

@@ -1,10 +1,14 @@
-"""Measure requests that reach another process than that of their turn, by two real workers of `brain serve`.
+"""Measure requests that reach another process than that of their turn, by real processes of `brain serve`.
 
-    python tests/bench/wrong_process.py [NAME ...] [--before FOLDER] [--times N]
+    python tests/bench/wrong_process.py [NAME ...] [--before FOLDER] [--times N] [--replicas N] [--store STORE]
 
 Names: requests, streams, slow, cost, turns (default: all). `cost` compares with the `brain` of another checkout, such
-as `git worktree add FOLDER COMMIT`. Clients reach a certain worker by its private socket. All times are on the clock
-of this machine; the model server puts its time into each token.
+as `git worktree add FOLDER COMMIT`. All times are on the clock of this machine; the model server puts its time into
+each token.
+
+The processes are two workers, which clients reach by their private sockets. With `--replicas 3`, they are replicas as
+on several machines, each with its own address, port and folders: `requests`, `streams` and `slow` only. STORE is
+`postgresql` for a PostgreSQL of Debian's package, which this script runs, or the setting (default: a SQLite file).
 """
 
 import argparse
@@ -20,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,11 @@ from typing import Any
 from tables import Table, quantile
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+from postgresql_servers import run_cluster  # noqa: E402
+from replicas import ADDRESSES, replica  # noqa: E402
+
+KEY = "key-of-the-benchmark"
 SPECIALIST = '''\
 """A specialist that needs an approval."""
 
@@ -45,11 +54,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 say = sys.stdout.write
 
 
-@dataclass
+@dataclass(frozen=True)
 class Worker:
-    """One worker of a server: its private socket and its process."""
+    """One process: the path of its private socket, or its host and port; and its number."""
 
-    path: str
+    place: str
     pid: int
 
     @property
@@ -65,11 +74,15 @@ class Worker:
 
 @dataclass
 class Served:
-    """A server: its port, its workers, and the port of its model server."""
+    """A server: its port, its processes, and the port of its model server."""
 
     port: int
     workers: list[Worker]
     model: int
+
+
+Place = Worker | int
+"""A process, or the port of all."""
 
 
 def free_port() -> int:
@@ -129,6 +142,37 @@ def served(model: int, workers: int = 2, brain: Path | None = None, **values: st
             process.wait()
 
 
+@contextmanager
+def replicas_served(model: int, count: int, store: str, **values: str) -> Iterator[Served]:
+    """Run replicas."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp")))
+        (folder / "specialists").mkdir()
+        (folder / "specialists" / "stopwatch.py").write_text(SPECIALIST)
+        if store == "postgresql":
+            store = stack.enter_context(run_cluster()).create_database("bench")
+        env = {
+            "BRAIN_MODEL": "openai:fake",
+            "BRAIN_MODEL_URL": f"http://127.0.0.1:{model}/v1",
+            "BRAIN_STORE": store or f"sqlite:{folder}/brain.db",
+            "BRAIN_KEYS": f"{KEY}:ann",
+            "BRAIN_TURNS_A_MINUTE": "0",
+            "BRAIN_TURNS_AT_ONCE": "0",
+            "BRAIN_SPECIALISTS_FOLDER": str(folder / "specialists"),
+            "BRAIN_CONNECTIONS_PER_ADDRESS": "10000",
+            "BRAIN_REST_SECONDS": "3600",
+            **values,
+        }
+        running = [stack.enter_context(replica(folder, number, env)) for number in range(count)]
+        workers = [Worker(one.url().removeprefix("http://"), one.process.pid) for one in running]
+        time.sleep(2)  # the processes see each other
+        yield Served(0, workers, model)
+        for one in running:
+            one.process.send_signal(signal.SIGTERM)
+        for one in running:
+            one.process.wait()
+
+
 def _find_workers(server: int, store: str, count: int, *, has_sockets: bool) -> list[Worker]:
     found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(server)], capture_output=True, text=True).stdout
     pids = [int(line.split()[0]) for line in found.splitlines() if "spawn_main" in line] or [server]
@@ -145,15 +189,24 @@ def _find_workers(server: int, store: str, count: int, *, has_sockets: bool) -> 
 # Requests
 
 
+async def connect(at: Place, limit: int = 1 << 22) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if isinstance(at, int):
+        return await asyncio.open_connection("127.0.0.1", at, limit=limit)
+    if at.place.startswith("/"):
+        return await asyncio.open_unix_connection(at.place, limit=limit)
+    host, _, port = at.place.rpartition(":")
+    return await asyncio.open_connection(host, int(port), limit=limit)
+
+
 @asynccontextmanager
 async def opened(
-    at: str | int, method: str, path: str, body: Any = None, **headers: str
+    at: Place, method: str, path: str, body: Any = None, **headers: str
 ) -> AsyncIterator[tuple[int, asyncio.StreamReader]]:
-    """The status and the body of a response, by a connection of its own to a socket or a port."""
-    connect = asyncio.open_unix_connection(at, limit=1 << 22) if isinstance(at, str) else None
-    reader, writer = await (connect or asyncio.open_connection("127.0.0.1", at, limit=1 << 22))
+    """The status and the body of a response, by a connection of its own."""
+    reader, writer = await connect(at)
     data = b"" if body is None else json.dumps(body).encode()
-    lines = [f"{method} {path} HTTP/1.1", "host: localhost", *(f"{k}: {v}" for k, v in headers.items())]
+    sent = {"host": "localhost", "authorization": f"Bearer {KEY}", **headers}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
     if body is not None:
         lines += ["content-type: application/json", f"content-length: {len(data)}"]
     writer.write("\r\n".join([*lines, "", ""]).encode() + data)
@@ -164,13 +217,13 @@ async def opened(
         writer.close()
 
 
-async def fetch(at: str | int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+async def fetch(at: Place, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
     async with opened(at, method, path, body, connection="close", **headers) as (status, reader):
         data = await reader.read()
         return status, json.loads(data) if data[:1] == b"{" else data
 
 
-async def begin(worker: str | int, play: str, **more: object) -> str:
+async def begin(worker: Place, play: str, **more: object) -> str:
     status, body = await fetch(worker, "POST", "/v1/turns", {"message": f"play:{play}", **more})
     assert status == 201, body
     turn_id: str = body["turn_id"]
@@ -207,7 +260,7 @@ async def _log(model: int) -> list[tuple[str, str, int]]:
 # Kinds of requests: each returns the seconds that it took, and raises if its result is wrong
 
 
-async def stop(server: Served, owner: str, asked: str, label: str) -> float:
+async def stop(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     """The time until the connection to the model server is closed."""
     turn = await begin(owner, f"100000:50:end:{label}")
     async with opened(asked, "GET", f"/v1/turns/{turn}/events") as (_, reader):
@@ -219,14 +272,14 @@ async def stop(server: Served, owner: str, asked: str, label: str) -> float:
     return await closed_at(server.model, label) - began
 
 
-async def waiting(owner: str, asked: str, label: str) -> tuple[str, str]:
+async def waiting(owner: Worker, asked: Worker, label: str) -> tuple[str, str]:
     turn = await begin(owner, f"1:0:call:{label}")
     async with opened(asked, "GET", f"/v1/turns/{turn}/events") as (_, reader):
         asks = await until(reader, b'"call_id"')
         return turn, json.loads(asks[6:])["call_id"]
 
 
-async def approve(server: Served, owner: str, asked: str, label: str) -> float:
+async def approve(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     """The time until the event of the call's result."""
     turn, call = await waiting(owner, asked, label)
     async with opened(asked, "GET", f"/v1/turns/{turn}/events") as (_, reader):
@@ -240,7 +293,7 @@ async def approve(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-async def steer(server: Served, owner: str, asked: str, label: str) -> float:
+async def steer(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     turn, _ = await waiting(owner, asked, label)
     began = time.monotonic()
     status, body = await fetch(asked, "POST", f"/v1/turns/{turn}/steer", {"message": "hurry"})
@@ -250,7 +303,7 @@ async def steer(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-async def join(server: Served, owner: str, asked: str, label: str) -> float:
+async def join(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     """The time until the first event of a turn with the same request ID."""
     turn = await begin(owner, f"100000:50:end:{label}", request_id=label)
     began = time.monotonic()
@@ -263,7 +316,7 @@ async def join(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-async def resume(server: Served, owner: str, asked: str, label: str) -> float:
+async def resume(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     turn, _ = await waiting(owner, asked, label)
     began = time.monotonic()
     headers = {"last-event-id": f"{turn}.1"}
@@ -275,7 +328,7 @@ async def resume(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-async def explain(server: Served, owner: str, asked: str, label: str) -> float:
+async def explain(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     turn, _ = await waiting(owner, asked, label)
     began = time.monotonic()
     status, body = await fetch(asked, "GET", f"/v1/turns/{turn}")
@@ -285,7 +338,7 @@ async def explain(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-async def second(server: Served, owner: str, asked: str, label: str) -> float:
+async def second(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     """The time until the 409 of a second message."""
     turn, _ = await waiting(owner, asked, label)
     _, report = await fetch(owner, "GET", f"/v1/turns/{turn}")
@@ -298,7 +351,7 @@ async def second(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-async def barge_in(server: Served, owner: str, asked: str, label: str) -> float:
+async def barge_in(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     turn, _ = await waiting(owner, asked, label)
     _, report = await fetch(owner, "GET", f"/v1/turns/{turn}")
     began = time.monotonic()
@@ -309,7 +362,7 @@ async def barge_in(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-async def delete(server: Served, owner: str, asked: str, label: str) -> float:
+async def delete(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     turn, _ = await waiting(owner, asked, label)
     _, report = await fetch(owner, "GET", f"/v1/turns/{turn}")
     began = time.monotonic()
@@ -319,9 +372,9 @@ async def delete(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-async def expired(server: Served, owner: str, asked: str, label: str) -> float:
+async def expired(server: Served, owner: Worker, asked: Worker, label: str) -> float:
     """The time until the 404 of a turn that the other process does not have."""
-    process = Path(owner).stem
+    process = (await begin(owner, f"1:0:end:{label}"))[1:9]
     began = time.monotonic()
     status, _ = await fetch(asked, "GET", f"/v1/turns/t{process}0123456789abcdef")
     seconds = time.monotonic() - began
@@ -329,18 +382,135 @@ async def expired(server: Served, owner: str, asked: str, label: str) -> float:
     return seconds
 
 
-Kind = Callable[[Served, str, str, str], Awaitable[float]]
-KINDS: tuple[Kind, ...] = (stop, approve, steer, join, resume, explain, second, barge_in, delete, expired)
+# The same on other wires
+
+
+def chat_body(label: str, message: str, approval: str = "") -> dict[str, Any]:
+    """A body of the AI SDK, with an approved call if there is one."""
+    messages: list[dict[str, Any]] = [{"id": "u", "role": "user", "parts": [{"type": "text", "text": message}]}]
+    if approval:
+        call = {"type": "dynamic-tool", "toolName": "stopwatch", "state": "approval-responded", "input": {}}
+        part = {**call, "toolCallId": approval, "approval": {"id": approval, "approved": True}}
+        messages.append({"id": "a", "role": "assistant", "parts": [part]})
+    return {"id": f"chat-{label}", "messages": messages, "sdk_version": 6, "resumable": True}
+
+
+async def cancel_newest(owner: Worker, asked: Worker, label: str) -> None:
+    """Stop the newest turn of a conversation."""
+    _, shown = await fetch(owner, "GET", f"/v1/conversations/chat-{label}")
+    turn = shown["messages"][-1]["id"].replace("m", "t", 1)
+    status, found = await fetch(asked, "POST", f"/v1/turns/{turn}/cancel", {})
+    assert status == 202, found
+
+
+async def ai_sdk_resume(server: Served, owner: Worker, asked: Worker, label: str) -> float:
+    """The time until the first text."""
+    body = chat_body(label, f"play:100000:50:end:{label}")
+    async with opened(owner, "POST", "/ai-sdk/chat", body) as (_, reader):
+        assert await until(reader, b"text-delta")
+    began = time.monotonic()
+    async with opened(asked, "GET", f"/ai-sdk/chat/chat-{label}/stream") as (status, reader):
+        assert (status, bool(await until(reader, b"text-delta"))) == (200, True)
+        seconds = time.monotonic() - began
+    await cancel_newest(owner, owner, label)
+    return seconds
+
+
+async def ai_sdk_approve(server: Served, owner: Worker, asked: Worker, label: str) -> float:
+    """The time until the result of the call."""
+    async with opened(owner, "POST", "/ai-sdk/chat", chat_body(label, f"play:1:0:call:{label}")) as (_, reader):
+        asks = json.loads((await until(reader, b'"approvalId"'))[6:])
+        assert await until(reader, b"[DONE]")
+    began = time.monotonic()
+    body = chat_body(label, f"play:1:0:call:{label}", asks["approvalId"])
+    async with opened(asked, "POST", "/ai-sdk/chat", body) as (status, reader):
+        assert (status, bool(await until(reader, b"tool-output-available"))) == (200, True)
+        seconds = time.monotonic() - began
+        assert await until(reader, b"[DONE]")
+    return seconds
+
+
+def run_body(label: str, *answers: dict[str, Any]) -> dict[str, Any]:
+    messages = [{"id": "m", "role": "user", "content": f"play:1:0:call:{label}"}]
+    return {"threadId": f"chat-{label}", "runId": label, "messages": messages, "resume": [*answers]}
+
+
+async def ag_ui_approve(server: Served, owner: Worker, asked: Worker, label: str) -> float:
+    """The time until the result of the call."""
+    async with opened(owner, "POST", "/ag-ui/run", run_body(label)) as (_, reader):
+        end = json.loads((await until(reader, b"RUN_FINISHED"))[6:])
+    (interrupt,) = end["outcome"]["interrupts"]
+    answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
+    began = time.monotonic()
+    async with opened(asked, "POST", "/ag-ui/run", run_body(label, answer)) as (status, reader):
+        assert (status, bool(await until(reader, b"TOOL_CALL_RESULT"))) == (200, True)
+        seconds = time.monotonic() - began
+        assert await until(reader, b"RUN_FINISHED")
+    return seconds
+
+
+WIRES: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "openai": (
+        "/v1/chat/completions",
+        lambda text: {"model": "brain", "stream": True, "messages": [{"role": "user", "content": text}]},
+    ),
+    "ollama": ("/api/chat", lambda text: {"model": "brain", "messages": [{"role": "user", "content": text}]}),
+    "generate": ("/api/generate", lambda text: {"model": "brain", "prompt": text}),
+}
+
+
+def stop_on(wire: str) -> "Kind":
+    """The time until the connection to the model server is closed, with that of finding the turn."""
+    path, body = WIRES[wire]
+
+    async def stop_on_wire(server: Served, owner: Worker, asked: Worker, label: str) -> float:
+        headers = {"x-conversation-id": f"chat-{label}"}
+        async with opened(owner, "POST", path, body(f"play:100000:50:end:{label}"), **headers) as (_, reader):
+            assert await until(reader, b" @")
+            began = time.monotonic()
+            await cancel_newest(owner, asked, label)
+            await reader.read()
+        return await closed_at(server.model, label) - began
+
+    stop_on_wire.__name__ = f"stop_{wire}"
+    return stop_on_wire
+
+
+def second_on(wire: str) -> "Kind":
+    """The time until the 409 of a second message."""
+    path, body = WIRES[wire]
+
+    async def second_on_wire(server: Served, owner: Worker, asked: Worker, label: str) -> float:
+        turn = await begin(owner, f"1:0:call:{label}", conversation_id=f"chat-{label}")
+        began = time.monotonic()
+        status, found = await fetch(asked, "POST", path, body("x"), **{"x-conversation-id": f"chat-{label}"})
+        seconds = time.monotonic() - began
+        assert status == 409, found
+        await fetch(owner, "POST", f"/v1/turns/{turn}/cancel", {})
+        return seconds
+
+    second_on_wire.__name__ = f"second_{wire}"
+    return second_on_wire
+
+
+Kind = Callable[[Served, Worker, Worker, str], Awaitable[float]]
+KINDS: tuple[Kind, ...] = (
+    *(stop, approve, steer, join, resume, explain, second, barge_in, delete, expired),
+    *(ai_sdk_resume, ai_sdk_approve, ag_ui_approve),
+    *(stop_on(wire) for wire in WIRES),
+    *(second_on(wire) for wire in WIRES),
+)
 
 
 async def measure_requests(server: Served, times: int) -> None:
-    first, other = (one.path for one in server.workers)
+    places = len(server.workers)
     table = Table("Requests, ms", ("right", "wrong", "right p99", "wrong p99", "failed at the wrong one"), "request")
     for kind in KINDS:
         took: dict[str, list[float]] = {"right": [], "wrong": []}
         failed = 0
         for number in range(times):
-            owner, rest = (first, other) if number % 2 else (other, first)
+            owner = server.workers[number % places]
+            rest = server.workers[(number + 1 + number // places % (places - 1)) % places]
             for place, asked in (("right", owner), ("wrong", rest)):
                 try:
                     async with asyncio.timeout(15):
@@ -359,7 +529,7 @@ async def measure_requests(server: Served, times: int) -> None:
 # Streams
 
 
-async def follow(asked: str, turn: str, begins: float, ends: float) -> list[float]:
+async def follow(asked: Worker, turn: str, begins: float, ends: float) -> list[float]:
     """Return the latency of each token that arrives between two times, in ms."""
     found: list[float] = []
     async with opened(asked, "GET", f"/v1/turns/{turn}/events") as (_, reader):
@@ -374,10 +544,10 @@ async def follow(asked: str, turn: str, begins: float, ends: float) -> list[floa
 
 async def measure_stream(server: Served, asked: int, streams: int, rate: int, seconds: float) -> list[float]:
     """Latencies of streams whose turns all run in the first worker."""
-    owner = server.workers[0].path
+    owner = server.workers[0]
     turns = [await begin(owner, f"1000000:{rate}:end:") for _ in range(streams)]
     begins = time.monotonic() + WARM_UP
-    following = (follow(server.workers[asked].path, turn, begins, begins + seconds) for turn in turns)
+    following = (follow(server.workers[asked], turn, begins, begins + seconds) for turn in turns)
     latencies = await asyncio.gather(*following)
     for turn in turns:
         await fetch(owner, "POST", f"/v1/turns/{turn}/cancel", {})
@@ -402,11 +572,12 @@ async def measure_streams(server: Served, rounds: int = 3) -> None:
 async def measure_slow(server: Served) -> None:
     """A client at the wrong process that reads nothing of a turn that writes as fast as it can."""
     table = Table("A client that reads nothing", ("MB at the owner", "MB at the other", "seconds until dropped"), "")
-    owner, other = server.workers
+    owner, other, *_ = server.workers
     before = owner.megabytes, other.megabytes
-    turn = await begin(owner.path, "1000000:5000:end:slow")
-    reader, writer = await asyncio.open_unix_connection(other.path, limit=1 << 10)
-    writer.write(f"GET /v1/turns/{turn}/events HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+    turn = await begin(owner, "1000000:5000:end:slow")
+    reader, writer = await connect(other, limit=1 << 10)
+    head = f"GET /v1/turns/{turn}/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n\r\n"
+    writer.write(head.encode())
     await reader.readuntil(b"\r\n\r\n")
     began, most = time.monotonic(), [0.0, 0.0]
     writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -414,18 +585,19 @@ async def measure_slow(server: Served) -> None:
     while time.monotonic() < began + 60:
         await asyncio.sleep(0.5)
         most = [max(most[0], owner.megabytes - before[0]), max(most[1], other.megabytes - before[1])]
-        if not _is_connected(other.path):
+        if not _is_connected(other.place):
             dropped = time.monotonic() - began
             break
-    await fetch(owner.path, "POST", f"/v1/turns/{turn}/cancel", {})
+    await fetch(owner, "POST", f"/v1/turns/{turn}/cancel", {})
     writer.close()
     for column, value in zip(table.columns, (*most, dropped), strict=True):
         table.add("most", column, value)
     say(f"{table}\n")
 
 
-def _is_connected(path: str) -> bool:
-    found = subprocess.run(["ss", "-xH", "state", "connected", "src", path], capture_output=True, text=True).stdout
+def _is_connected(place: str) -> bool:
+    family = "-xH" if place.startswith("/") else "-tH"
+    found = subprocess.run(["ss", family, "state", "connected", "src", place], capture_output=True, text=True).stdout
     return bool(found.strip())
 
 
@@ -495,7 +667,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=["requests", "streams", "slow", "cost", "turns"])
     parser.add_argument("--before", type=Path)
     parser.add_argument("--times", type=int, default=300)
+    parser.add_argument("--replicas", type=int, default=0, choices=(0, *range(2, len(ADDRESSES) + 1)))
+    parser.add_argument("--store", default="")
     arguments = parser.parse_args()
+    if arguments.replicas and not {*arguments.names} <= {"requests", "streams", "slow"}:
+        parser.error("replicas have requests, streams and slow")
     say(f"load {os.getloadavg()[0]:.1f}\n")
     for name in arguments.names:
         if name == "cost":
@@ -512,7 +688,13 @@ def main() -> None:
             )
         else:
             heartbeat = "2" if name == "slow" else "15"
-            with model_server() as model, served(model, BRAIN_HEARTBEAT_SECONDS=heartbeat) as server:
+            with ExitStack() as stack:
+                model = stack.enter_context(model_server())
+                run = served(model, BRAIN_HEARTBEAT_SECONDS=heartbeat)
+                if arguments.replicas:
+                    count, store = arguments.replicas, arguments.store
+                    run = replicas_served(model, count, store, BRAIN_HEARTBEAT_SECONDS=heartbeat)
+                server = stack.enter_context(run)
                 if name == "requests":
                     asyncio.run(measure_requests(server, arguments.times))
                 elif name == "streams":

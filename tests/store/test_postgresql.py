@@ -128,6 +128,18 @@ async def test_a_user_who_waits_holds_one_connection_and_others_go_on(
         assert await asyncio.gather(*writes) == [sum(range(n + 1)) for n in range(20)]
 
 
+async def test_a_user_whose_requests_are_cancelled_holds_one_connection(store: Store) -> None:
+    blocker = Blocker()
+    reading = await blocker.hold(lambda: store.read(blocker, "ada"))
+    reading.cancel()
+    again = asyncio.create_task(store.read(turns.find_newest, "ada", "c"))
+    for _ in range(9):
+        assert await store.read(turns.find_newest, "eve", "c") is None
+    assert not again.done()
+    blocker.release()
+    assert await again is None
+
+
 async def test_a_write_that_runs_alone_waits_without_holding_up_others(
     postgresql_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -462,11 +462,12 @@ class PostgreSQL(Database):
 
     async def _run(self, threads: ThreadPoolExecutor, function: Callable[[], T]) -> T:
         """Run a function in a thread. A caller that is cancelled waits for it."""
-        future = asyncio.get_running_loop().run_in_executor(threads, function)
+        running = threads.submit(function)
+        future = asyncio.wrap_future(running)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if not future.cancel():
+            if not running.cancel():
                 await asyncio.wait({future})
             raise
 

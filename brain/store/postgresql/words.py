@@ -1,5 +1,6 @@
 """Full-text search with a column of lexemes. Its configuration stems as SQLite's FTS5 does, so both find the same."""
 
+import re
 from collections.abc import Sequence
 
 from brain.store.tx import Index, Tx
@@ -19,6 +20,12 @@ CREATE = (
 )
 
 
+_ENDINGS = {"logies": "log", "logy": "log", "logi": "log", "blies": "ble", "bly": "ble", "bli": "ble"}
+"""What SQLite's stemmer makes of these endings; that of PostgreSQL lacks the two rules which Porter added later."""
+_MEASURED = re.compile("(?:[aeiou]|[^aeiou]y)[aeiouy]*[^aeiouy]").search
+"""Porter's condition for a change: a vowel and then a consonant are before the ending."""
+
+
 class TsVector:
     """The indexes of PostgreSQL; see `FullText`."""
 
@@ -26,7 +33,7 @@ class TsVector:
         tx.execute(
             f"INSERT INTO {index} (key, words) VALUES (?, to_tsvector('brain', ?)) "
             "ON CONFLICT (key) DO UPDATE SET words = excluded.words",
-            (key, terms),
+            (key, " ".join(map(_replace_ending, terms.split()))),
         )
 
     def remove(self, tx: Tx, index: Index, key: int) -> None:
@@ -36,11 +43,17 @@ class TsVector:
         return f"(SELECT key FROM {index} WHERE words @@ to_tsquery('brain', ?)) matching"
 
     def query(self, term: str, *, is_prefix: bool = False) -> str:
-        phrase = term.replace(" ", " <-> ")
-        return f"({phrase}:*)" if is_prefix else f"({phrase})"
+        return _replace_ending(term) + ":*" * is_prefix
 
     def all_of(self, queries: Sequence[str]) -> str:
         return f"({' & '.join(queries)})"
 
     def any_of(self, queries: Sequence[str]) -> str:
         return f"({' | '.join(queries)})"
+
+
+def _replace_ending(term: str) -> str:
+    for ending, replaced in _ENDINGS.items():
+        if term.endswith(ending) and _MEASURED(term, 0, len(term) - len(ending)):
+            return term[: -len(ending)] + replaced
+    return term

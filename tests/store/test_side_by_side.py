@@ -1,0 +1,99 @@
+"""Writes of different owners that run at the same time, as they do on PostgreSQL, are as good as one after another."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import psycopg
+import pytest
+from limits import WAIT_SECONDS
+from store_helpers import Blocker, add_turn, answer, opened, question, read_turns
+
+from brain.messages import History
+from brain.runtime import import_sanitizer
+from brain.store import conversations, database_of, deletion, tasks, transfer, turns
+from brain.store.postgresql import database
+from brain.store.store import Store
+from brain.store.turns import QuestionOptions
+from brain.store.tx import Tx
+
+pytestmark = [pytest.mark.anyio, pytest.mark.postgresql]
+
+
+@pytest.fixture
+async def stores(postgresql_store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Store]]:
+    """Two stores of one database, each as of another process."""
+    monkeypatch.setattr(database, "FROZEN_SECONDS", WAIT_SECONDS)
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(opened(Store(database_of(postgresql_store_url)))) for _ in range(2)]
+
+
+async def wait_for_lock(url: str) -> None:
+    """Wait until a connection waits for a lock."""
+    async with asyncio.timeout(WAIT_SECONDS), await psycopg.AsyncConnection.connect(url, autocommit=True) as asking:
+        query = b"SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        while True:
+            if await (await asking.execute(query)).fetchone() is not None:
+                return
+
+
+async def count_rows(store: Store, table: str) -> int:
+    ((count,),) = await store.read(lambda tx: tx.execute(f"SELECT count(*) FROM {table}").fetchall())
+    return int(count)
+
+
+async def test_nothing_is_left_of_a_user_who_is_erased_while_the_rows_of_another_are_removed(
+    stores: list[Store], postgresql_store_url: str
+) -> None:
+    store, other = stores
+    await add_turn(store, "ada", "c")
+    await store.write(tasks.append_report, "ada", "c", "t1")
+    await add_turn(store, "bob", "c", "Secret")
+    await store.write(conversations.delete_user, "ada")
+    with psycopg.connect(postgresql_store_url) as connection:
+        connection.execute("SELECT 1 FROM channel FOR UPDATE")  # its row is the last one of ada to be removed
+        sweeping = asyncio.create_task(store.sweep())
+        await wait_for_lock(postgresql_store_url)
+        await other.write(conversations.delete_user, "bob")
+    await sweeping
+    await store.sweep()
+    assert [await count_rows(store, table) for table in ("account", "conversation", "exchange")] == [0, 0, 0]
+
+
+async def test_a_user_whose_import_failed_begins_a_turn_while_the_import_is_removed(
+    stores: list[Store], postgresql_store_url: str
+) -> None:
+    store, other = stores
+    new = transfer.Import("ada", [], import_sanitizer)
+    await store.write(transfer.expire, await store.write(new.begin))
+    blocker = Blocker()
+
+    def begin(tx: Tx) -> History:
+        history, _ = turns.write_question(tx, "ada", "c", question("One"), [], QuestionOptions())
+        blocker(tx)
+        return history
+
+    beginning = await blocker.hold(lambda: other.database.submit(begin, "ada"))
+    sweeping = asyncio.create_task(store.sweep())
+    await wait_for_lock(postgresql_store_url)
+    blocker.release()
+    assert await other.end(await beginning, answer("Hi"))
+    await sweeping
+    assert await read_turns(store, "ada", "c") == [("One", "Hi", "complete")]
+
+
+async def test_an_import_that_renews_its_lease_while_rows_are_removed_continues(stores: list[Store]) -> None:
+    store, other = stores
+    new = transfer.Import("ada", [], import_sanitizer)
+    await store.write(new.begin)
+    blocker = Blocker()
+
+    def remove(tx: Tx) -> bool:
+        blocker(tx)
+        return deletion.remove_some(tx)
+
+    removing = await blocker.hold(lambda: other.database.submit(remove, "deleted rows"))
+    assert not await store.database.submit(new.insert_some, "ada")
+    blocker.release()
+    await removing
+    assert (await store.write(new.end)).conversations == 0
