@@ -73,7 +73,7 @@ TABLES = {
     # `data` is a `messages.Exchange` as JSON; the other columns are for queries.
     # `unindexed` is set until the words of the exchange are in the index.
     # `process` runs the turn, or ran it; each claim raises `epoch`. `request` is the client's ID of the request, and
-    # `resume` says how another process can continue the turn
+    # `resume` says how another process can continue the turn; `last` is the newest event that its checkpoint includes
     "exchange": """CREATE TABLE exchange (
         key INTEGER PRIMARY KEY,
         in_history INTEGER NOT NULL DEFAULT 0,
@@ -85,6 +85,7 @@ TABLES = {
         epoch INTEGER NOT NULL DEFAULT 0,
         request TEXT,
         resume TEXT NOT NULL DEFAULT '',
+        last INTEGER NOT NULL DEFAULT 0,
         replaces INTEGER,
         outcome TEXT NOT NULL DEFAULT '',
         source TEXT NOT NULL,

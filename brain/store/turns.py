@@ -98,10 +98,6 @@ class Appended(msgspec.Struct):
     annotations: tuple[Annotation, ...] = ()
 
 
-_EMPTY = rows.encode(Appended())
-"""Of a checkpoint, which has all so far."""
-
-
 class Claimed(NamedTuple):
     """A turn of a process that died.
 
@@ -394,13 +390,15 @@ def checkpoint(tx: Tx, history: History, last: int, exchange: Exchange) -> bool:
     Args:
         last: the number of the last event that it includes.
     """
-    query = f"UPDATE exchange SET data = ? WHERE {_IS_OWN} AND outcome = ''"
+    # an earlier one may be written later: those that are due are written with the lease, others when a call needs them
+    query = f"UPDATE exchange SET data = ?, last = ? WHERE {_IS_OWN} AND outcome = '' AND last <= ?"
     data = rows.encode(exchange)
-    if not tx.execute(query, (data, history.key, tx.process, history.epoch)).rowcount:
-        return _is_own(tx, history)  # and has ended meanwhile
+    own = history.key, tx.process, history.epoch
+    if not tx.execute(query, (data, last, *own, last)).rowcount:
+        return _is_own(tx, history)
     tx.count(data)
-    tx.execute("DELETE FROM draft WHERE exchange = ?", (history.key,))
-    return append(tx, history, last, Appended())
+    tx.execute("DELETE FROM draft WHERE exchange = ? AND last <= ?", (history.key, last))
+    return True
 
 
 def append(tx: Tx, history: History, last: int, appended: Appended) -> bool:
@@ -425,13 +423,13 @@ def release(tx: Tx, history: History, last: int, exchange: Exchange) -> None:
 
 
 def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
-    """Add to an exchange what its drafts have; return the number of the last event, 0 without drafts.
-
-    A draft that was written later than a checkpoint, but has nothing after it, changes nothing.
-    """
-    found = tx.execute("SELECT last, data FROM draft WHERE exchange = ? ORDER BY last, key", (key,)).fetchall()
-    checkpoints = [last for last, data in found if data == _EMPTY]
-    after = ((key, data) for last, data in found if last > max(checkpoints, default=-1))
+    """Add to an exchange what its drafts have; return the number of the last event that it then includes."""
+    found = tx.execute(
+        "SELECT e.last, d.last, d.data FROM exchange e LEFT JOIN draft d ON d.exchange = e.key AND d.last > e.last "
+        "WHERE e.key = ? ORDER BY d.last, d.key",
+        (key,),
+    ).fetchall()
+    after = [(key, data) for _, _, data in found if data is not None]
     for appended in rows.readable(_read_draft, after):
         part = exchange.parts[-1] if exchange.parts else None
         if appended.text and isinstance(part, Text):
@@ -444,7 +442,8 @@ def add_drafts(tx: Tx, key: int, exchange: Exchange) -> int:
             joined = msgspec.structs.replace(added[0], text=former[-1].text + added[0].text)
             added, former = (joined, *added[1:]), former[:-1]
         exchange.annotations = (*former, *added)
-    return int(found[-1][0]) if found else 0
+    checkpoint, newest, _ = found[-1]
+    return int(checkpoint if newest is None else newest)
 
 
 def _read_draft(row: tuple[int, str]) -> Appended:

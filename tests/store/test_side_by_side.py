@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack
 import psycopg
 import pytest
 from limits import WAIT_SECONDS
-from store_helpers import Blocker, add_turn, answer, opened, question, read_turns
+from store_helpers import NOON, Blocker, add_turn, answer, opened, question, read_turns
 
-from brain.messages import History
+from brain.messages import History, Text
 from brain.runtime import import_sanitizer
 from brain.store import conversations, database_of, deletion, tasks, transfer, turns
 from brain.store.postgresql import database
 from brain.store.store import Store
-from brain.store.turns import QuestionOptions
+from brain.store.turns import Appended, QuestionOptions
 from brain.store.tx import Tx
 
 pytestmark = [pytest.mark.anyio, pytest.mark.postgresql]
@@ -40,6 +40,40 @@ async def wait_for_lock(url: str) -> None:
 async def count_rows(store: Store, table: str) -> int:
     ((count,),) = await store.read(lambda tx: tx.execute(f"SELECT count(*) FROM {table}").fetchall())
     return int(count)
+
+
+@pytest.mark.parametrize("first", ["older", "newer"])
+async def test_an_older_checkpoint_that_is_written_later_changes_nothing(
+    stores: list[Store], postgresql_store_url: str, first: str
+) -> None:
+    store, _ = stores
+    history, blocker = await store.write_question("ada", "c", question("One"), []), Blocker()
+
+    def write_older(tx: Tx) -> bool:
+        if first == "older":
+            blocker(tx)
+        older = question("One", parts=[Text("Once", 1)], started=NOON)
+        return turns.append(tx, history, 4, Appended("O", 1)) and turns.checkpoint(tx, history, 5, older)
+
+    def write_newer(tx: Tx) -> bool:
+        newer = question("One", parts=[Text("Once upon", 1)], started=NOON)
+        is_own = turns.checkpoint(tx, history, 9, newer)
+        if first == "newer":
+            blocker(tx)
+        return is_own
+
+    writes = {"older": (write_older, store.database.process), "newer": (write_newer, "ada")}
+    (second,) = writes.keys() - {first}
+    blocked = await blocker.hold(lambda: store.database.submit(*writes[first]))
+    waiting = store.database.submit(*writes[second])
+    if first == "older":
+        await waiting
+    else:
+        await wait_for_lock(postgresql_store_url)
+    blocker.release()
+    assert [await blocked, await waiting] == [True, True]
+    assert await store.write(turns.append, history, 12, Appended(" a time", 1))
+    assert await read_turns(store, "ada", "c") == [("One", "Once upon a time", "")]
 
 
 async def test_nothing_is_left_of_a_user_who_is_erased_while_the_rows_of_another_are_removed(
