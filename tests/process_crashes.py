@@ -309,6 +309,8 @@ class Judge:
                 async with self.client.stream(method, self.url() + path, headers=headers, **options) as response:
                     if response.status_code in UNAVAILABLE:
                         self.counts[f"{turn.kind} {response.status_code}"] += 1
+                    elif response.status_code == 410:  # its process died after it had stored the answer
+                        await self._read_stored(turn)
                     elif response.status_code != 200:
                         text = (await response.aread()).decode()
                         self.say(turn, f"after {turn.last}: {response.status_code} {text}")
@@ -327,6 +329,14 @@ class Judge:
             if not turn.end:
                 await asyncio.sleep(RETRY_SECONDS)
         await self._check(turn)
+
+    async def _read_stored(self, turn: Turn) -> None:
+        """Take the answer from the conversation, as a client does without events."""
+        shown = await self.ask("GET", f"/v1/conversations/{turn.conversation_id}")
+        stored = _text(shown.json()["messages"][-1])
+        turn.pieces, turn.end = [(turn.number, stored)], "done"
+        turn.done = {"text": stored, "stop_reason": "complete"}
+        self.counts["ended while its client was away"] += 1
 
     def _take(self, turn: Turn, name: str, data: Any, event_id: str) -> None:
         turn_id, _, number_text = event_id.rpartition(".")
