@@ -122,9 +122,11 @@ async def _check_store(settings: Settings) -> bool:
 
 
 def _describe_processes(found: Sequence[Process]) -> str:
-    """Return how many processes use the database. One that is alone does not renew its lease, so it may be dead."""
-    alive = sum(not one.is_over for one in found) if len(found) > 1 else len(found)
-    return "no process uses it" if not found else f"used by {alive} process{'es' if alive > 1 else ''}"
+    """Return how many processes use the database. One that is alone renews its lease only when it sees another one."""
+    if len(found) == 1 and found[0].is_over:
+        return "used by 1 process, unless it was killed"
+    alive = sum(not one.is_over for one in found)
+    return f"used by {alive} process{'es' if alive > 1 else ''}" if alive else "no process uses it"
 
 
 async def _check_embedder(model: Model) -> bool:
