@@ -341,6 +341,8 @@ class Sanitizer(Protocol):
 class Import:
     """Inserts checked records. Their rows belong to no user until `end`, and each call is one transaction.
 
+    Only `insert_some` cannot be repeated.
+
     Args:
         lines: the lines that `check` wrote.
     """
@@ -378,6 +380,8 @@ class Import:
             size += len(line)
             if size >= MAX_BYTES:
                 return True
+        if not size:
+            self._end_conversation(tx)
         return size > 0
 
     def end(self, tx: Tx) -> Counts:
@@ -388,7 +392,6 @@ class Import:
             StoreError: the import was removed.
         """
         self._renew(tx)
-        self._end_conversation(tx)
         before = asdict(users.count_rows(tx, self._user))
         for table in ("conversation", "item"):
             new = f"NOT EXISTS (SELECT 1 FROM {table} o WHERE o.account = ? AND o.id = {table}.id)"

@@ -47,6 +47,7 @@ class SlowImport:
     def __init__(self, store: Store, records: Iterable[dict[str, Any]]) -> None:
         self._store, self._records, self._lines = store, records, io.BytesIO()
         self._import = transfer.Import("ada", self._lines, import_sanitizer)
+        self.end_in = self._import.end
 
     async def begin(self, transactions: int) -> "SlowImport":
         await transfer.check(self._records, self._lines)
@@ -128,6 +129,24 @@ async def test_an_import_that_counts_as_dead_cannot_continue(store: Store, clock
     await store.sweep()
     assert await slow.is_refused()
     assert await rows(store) == {}
+
+
+async def test_the_end_of_an_import_can_be_repeated(store: Store) -> None:
+    records = [*export(9, 0), *({**record, "id": "d"} for record in export(9, 0) if record["kind"] == "conversation")]
+    records += [{**record, "conversation": "d"} for record in export(9, 0) if "conversation" in record]
+    slow = await SlowImport(store, records).begin(1)
+    while await slow.take():
+        pass
+
+    def undo(tx: Tx) -> None:
+        slow.end_in(tx)
+        raise StoreError("The connection is lost.")
+
+    with pytest.raises(StoreError, match="lost"):
+        await store.write(undo)
+    assert await slow.end() == Counts(conversations=2, messages=36, files=2)
+    assert [one.id for one in await store.list_conversations("ada")] == ["d", "c"]
+    assert len(await store.write_unsynced(conversations.claim_idle, TOMORROW, 5)) == 2
 
 
 async def test_an_import_for_a_user_who_was_erased_cannot_continue(store: Store) -> None:
