@@ -242,12 +242,12 @@ class TaskRunner:
         """End a run without an answer, if this process still owns the task. Return the task as it then is."""
         failed = self._end(task, Exchange(""), "failed", reason, may_retry=may_retry)
 
-        def fail(tx: Tx) -> Task | None:
+        def fail(tx: Tx, task: Task) -> Task | None:
             tasks.end_run(tx, failed)
             return tasks.find(tx, task.user, task.id)
 
         try:
-            return await self._store.write(fail)
+            return await self._store.write(fail, task)
         except StoreError:
             return task
 

@@ -202,7 +202,7 @@ class Database(ABC):
 
 
 def _owner(args: tuple[Any, ...]) -> str | None:
-    """Return the owner of a function by its arguments."""
+    """Return the owner of a function by its arguments; None if it is empty, such as the address of a process."""
     first = args[0] if args else None
     owner = first if isinstance(first, str) else getattr(first, "user", None)
-    return owner if isinstance(owner, str) else None
+    return owner if owner and isinstance(owner, str) else None

@@ -46,7 +46,7 @@ class _Undo(Exception):
 
 
 class DeferredStore:
-    """Collects writes, such as those of a report on tasks. Each is tried at once, together with those before it.
+    """Collects writes of one user, such as those of a report on tasks. Each is tried at once, with those before it.
 
     Reads see the writes. Nothing is stored until `ReportEnd` makes them.
 
@@ -61,28 +61,28 @@ class DeferredStore:
     async def read(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self.writes:
             return await self._store.read(function, *args, **kwargs)
-        return await self._try(lambda tx: function(tx, *args, **kwargs))
+        return await self._try(lambda tx: function(tx, *args, **kwargs), *args[:1])
 
     async def write(self, function: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
         def write(tx: Tx) -> T:
             return function(tx, *args, **kwargs)
 
-        result = await self._try(write)
+        result = await self._try(write, *args[:1])
         self.writes.append(write)
         return result
 
-    async def _try(self, function: Callable[[Tx], T]) -> T:
+    async def _try(self, function: Callable[[Tx], T], *owner: object) -> T:
         writes = tuple(self.writes)
 
-        def try_and_undo(tx: Tx) -> NoReturn:
+        def try_and_undo(tx: Tx, *owner: object) -> NoReturn:
             for write in writes:
                 with suppress(BadRequest):  # as `tasks.end_report` does
                     write(tx)
             raise _Undo(function(tx))
 
         try:
-            await self._store.write_unsynced(try_and_undo)
+            await self._store.write_unsynced(try_and_undo, *owner)
         except _Undo as undone:
             return cast("T", undone.result)
 

@@ -150,12 +150,12 @@ class Tasks:
                 profile has a remote model.
         """
 
-        def create(tx: Tx) -> Task:
+        def create(tx: Tx, task: Task) -> Task:
             if tasks.is_private(tx, task.user, task.conversation_id):
                 self._check_private(task.profile)
             return tasks.create(tx, task, self.limits(task.user))
 
-        return await self.write(create)
+        return await self.write(create, task)
 
     async def change(self, user: str, task_id: str, edit: TaskEdit) -> Task | None:
         """Change a task; None if it does not exist.

@@ -7,15 +7,18 @@ from contextlib import AsyncExitStack
 import psycopg
 import pytest
 from limits import WAIT_SECONDS
-from store_helpers import NOON, Blocker, add_turn, answer, opened, question, read_turns
+from store_helpers import NOON, Blocker, add_turn, answer, opened, question, read_turns, task_of
 
 from brain.messages import History, Text
 from brain.runtime import import_sanitizer
+from brain.settings import Settings
 from brain.store import conversations, database_of, deletion, tasks, transfer, turns
 from brain.store.postgresql import database
 from brain.store.store import Store
 from brain.store.turns import Appended, QuestionOptions
 from brain.store.tx import Tx
+from brain.task import TaskEdit
+from brain.tasks import Tasks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.postgresql]
 
@@ -131,3 +134,18 @@ async def test_an_import_that_renews_its_lease_while_rows_are_removed_continues(
     blocker.release()
     await removing
     assert (await store.write(new.end)).conversations == 0
+
+
+async def test_users_get_tasks_and_reports_while_another_one_writes(stores: list[Store]) -> None:
+    store, other = stores
+    service, blocker = Tasks(store, Settings(), store.now), Blocker()
+    deferred, _ = service.defer()
+    writing = await blocker.hold(lambda: other.database.submit(blocker, "bob"))
+    task = await service.create(task_of("ada"))
+    assert await deferred.change("ada", task.id, TaskEdit(title="Later")) is not None
+    found = await deferred.store.read(tasks.find, "ada", task.id)
+    assert found is not None
+    assert found.title == "Later"
+    assert not writing.done()
+    blocker.release()
+    await writing
