@@ -102,6 +102,12 @@ async def total(store: Store, name: str = "n") -> int:
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
+WRITERS = (
+    "SELECT client_port FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+    "AND query <> 'LISTEN brain'"
+)
+
+
 async def count_waiting(url: str) -> int:
     """The number of connections that wait for a lock."""
     ((waiting,),) = query(url, WAITING)
@@ -214,6 +220,18 @@ async def test_a_write_whose_connection_is_cut_is_written_once(proxy: Proxy, mom
                 await store.database.submit(work, "ada", alone=True)
             assert (caught.value.may_pass, attempts) == (True, 1)
             assert await total(store) == before
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+async def test_a_write_that_meets_a_dead_connection_is_written_once(
+    postgresql_store_url: str, proxy: Proxy, is_answered: bool
+) -> None:
+    async with opened(Store(database_of(proxy.url))) as store:
+        for n in range(1, 4):
+            for (port,) in query(postgresql_store_url, WRITERS):
+                proxy.cut_next(port, is_answered=is_answered)
+            assert await store.database.submit(add, "ada") == n
+            assert await total(store) == n
 
 
 @pytest.mark.parametrize("is_answered", [False, True])
