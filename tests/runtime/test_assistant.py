@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -391,20 +390,18 @@ async def test_a_small_model_is_assisted_after_one_answer_without_a_call(text: s
         assert (await one.say())[0] == CALLED[0]
 
 
-async def test_processes_learn_from_each_other(tmp_path: Path) -> None:
-    path = f"sqlite:{tmp_path / 'store.db'}"
+async def test_processes_learn_from_each_other(store_setting: str) -> None:
     async with (
         OpenAIServer(*MISSED, Pass([PROSE]), answers=LARGE) as server,
-        chat_with(server, ASSIST="auto", STORE=path) as first,
-        chat_with(server, ASSIST="auto", STORE=path) as second,
+        chat_with(server, ASSIST="auto", STORE=store_setting) as first,
+        chat_with(server, ASSIST="auto", STORE=store_setting) as second,
     ):
         assert await first.ask(*SAY[:2]) == ["", ""]
         assert await second.ask(SAY[2]) == [""]
         assert await second.ask(ASKED) == ["assist"]
 
 
-async def test_a_model_that_never_calls_is_assisted_and_probed(tmp_path: Path) -> None:
-    path = f"sqlite:{tmp_path / 'store.db'}"
+async def test_a_model_that_never_calls_is_assisted_and_probed(store_setting: str) -> None:
     asked = [Pass([MARKER]), Pass([PROSE])]
     server = OpenAIServer(
         *MISSED,
@@ -416,10 +413,10 @@ async def test_a_model_that_never_calls_is_assisted_and_probed(tmp_path: Path) -
         answers=LARGE,
     )
     async with server:
-        async with chat_with(server, ASSIST="auto", STORE=path) as one:
+        async with chat_with(server, ASSIST="auto", STORE=store_setting) as one:
             assert await one.ask(*SAY) == ["", "", ""]
             assert await one.ask(*SAY) == ["assist"] * 3
-        async with chat_with(server, ASSIST="auto", STORE=path) as one:
+        async with chat_with(server, ASSIST="auto", STORE=store_setting) as one:
             assert await one.ask(*[ASKED] * 16) == ["assist"] * 16
             # a probe: the model does not call, and Brain adds the result
             events = await one.say()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from store_helpers import sqlite_of
 from turn_helpers import Item, Player, ask_for, echo, registry_of, sends
 
 from brain.errors import BadRequest, RunsElsewhere, StoreError
@@ -36,8 +35,9 @@ DETACHED: dict[str, Any] = {"is_detached": True}
 class Process:
     """An engine whose model plays."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, setting: str) -> None:
         self.engine = engine
+        self.setting = setting
 
     @property
     def processes(self) -> Processes:
@@ -75,12 +75,12 @@ def _remove(tx: Tx, process: str) -> None:
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Process]:
-    settings = read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": f"sqlite:{path}"})
+async def opened(setting: str) -> AsyncIterator[Process]:
+    settings = read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": setting, "BRAIN_ASSIST": "off"})
     engine = Engine(settings, registry_of(echo, sends))
     await engine.open()
     try:
-        process = Process(engine)
+        process = Process(engine, setting)
         await process.processes.listen_at(f"unix:/{process.processes.process}")
         yield process
     finally:
@@ -91,11 +91,11 @@ def with_two(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     """Run a test with two engines. They look at the store only when the test says so."""
 
     @wraps(test)
-    def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> None:
+    def run(store_setting: str, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> None:
         monkeypatch.setattr("brain.runtime.processes.LOOK_SECONDS", 1e6)
 
         async def main() -> None:
-            async with opened(tmp_path / "brain.db") as here, opened(tmp_path / "brain.db") as there:
+            async with opened(store_setting) as here, opened(store_setting) as there:
                 await test(here=here, there=there, **arguments)
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -103,7 +103,7 @@ def with_two(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 
     parameters = inspect.signature(test).parameters.items()
     own = [parameter for name, parameter in parameters if name not in ("here", "there")]
-    fixtures = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ("tmp_path", "monkeypatch")]
+    fixtures = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ("store_setting", "monkeypatch")]
     run.__signature__ = inspect.Signature([*fixtures, *(one.replace(kind=one.KEYWORD_ONLY) for one in own)])  # type: ignore[attr-defined]
     return run
 
@@ -156,7 +156,7 @@ async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, th
 
 
 def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store_setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(tx: Tx, address: str) -> str:
         raise StoreError("the disk is full")
@@ -164,7 +164,7 @@ def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(
     monkeypatch.setattr("brain.store.processes.add", fail)
 
     async def main() -> set[bytes]:
-        async with opened(tmp_path / "brain.db") as one, opened(tmp_path / "brain.db") as two:
+        async with opened(store_setting) as one, opened(store_setting) as two:
             return {one.processes.secret, two.processes.secret}
 
     assert [len(secret) for secret in asyncio.run(main())] == [32, 32]
@@ -187,11 +187,11 @@ async def test_one_of_two_requests_with_an_id_begins(here: Process, there: Proce
     await begun[0].wait_ended()
 
 
-def test_a_process_without_others_needs_no_renewal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_others_needs_no_renewal(store_setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.runtime.processes.LOOK_SECONDS", 1e6)
 
     async def main() -> None:
-        async with opened(tmp_path / "brain.db") as alone:
+        async with opened(store_setting) as alone:
             store = alone.engine.store
             await store.write(lambda tx: tx.execute("UPDATE process SET until = 0").rowcount)  # long ago
             submit, writes = store.database.submit, list[object]()
@@ -204,7 +204,7 @@ def test_a_process_without_others_needs_no_renewal(tmp_path: Path, monkeypatch: 
             for _ in range(3):
                 await alone.processes.look()
             assert (writes, [one.is_over for one in await store.read(processes.read)]) == ([], [True])
-            async with opened(tmp_path / "brain.db") as other:
+            async with opened(store_setting) as other:
                 await other.processes.look()
                 await alone.processes.look()  # it sees the other one, and renews its lease
                 assert (alone.processes.can_take_over, other.processes.can_take_over) == (True, True)
@@ -394,7 +394,8 @@ async def test_a_call_starts_only_if_no_other_process_would_repeat_it(
 
 
 def _start_call(tx: Tx) -> None:
-    tx.execute('UPDATE exchange SET data = replace(data, \'"approval":"asked"\', \'"has_started":true\')')
+    replaced = '"approval":"asked"', '"has_started":true'
+    tx.execute("UPDATE exchange SET data = replace(data, ?, ?)", replaced)
 
 
 @with_two
@@ -442,9 +443,7 @@ async def test_a_turn_that_begins_while_its_process_stops_runs_to_its_end(here: 
 async def test_a_turn_that_has_moved_is_found_while_its_first_process_stops(here: Process, there: Process) -> None:
     moved = await here.start(["One, ", asyncio.Event()], **DETACHED)
     other = await here.start([asyncio.Event()], conversation_id="d")  # for which that process waits
-    path = sqlite_of(here.engine.store).path
-    assert path is not None
-    async with opened(path) as third:
+    async with opened(here.setting) as third:
         await here.processes.look()
         draining = asyncio.create_task(here.engine.drain())
         await moved.wait_ended()

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +19,8 @@ from brain.runtime import priority, task_runner
 from brain.runtime.commands import CancelTurn
 from brain.runtime.engine import Engine
 from brain.settings import read
-from brain.store import conversations, tasks
+from brain.store import conversations, database_of, tasks
 from brain.store import tasks as task_rows
-from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 from brain.task import NewTask, Task
 
@@ -185,10 +183,9 @@ def test_cancel_in_every_state(state: str, outcome: str) -> None:
     asyncio.run(main())
 
 
-def test_another_process_adds_and_cancels_a_task(tmp_path: Path) -> None:
+def test_another_process_adds_and_cancels_a_task(store_setting: str) -> None:
     async def main() -> None:
-        path = tmp_path / "brain.db"
-        async with running(STORE=f"sqlite:{path}") as runner, opened(Store(SQLite(path))) as other:
+        async with running(STORE=store_setting) as runner, opened(Store(database_of(store_setting))) as other:
             changed = asyncio.Event()
             runner.engine.tasks.subscribe(changed.set)
             runner.play(["Text ", asyncio.Event()])
