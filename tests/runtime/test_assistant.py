@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
@@ -19,6 +19,7 @@ from turn_helpers import ask_for, done, failed, registry_of, short
 from brain import AssistContext, Refused, specialist
 from brain.assist.assistance import CallingState
 from brain.assist.router import find_router
+from brain.concurrency import NoThread
 from brain.events import Event, Limits, SpecialistResult, SpecialistStart
 from brain.messages import Attachment, Exchange, History, Text
 from brain.runtime.assistant import read_state
@@ -162,6 +163,16 @@ async def read_events(run: Run) -> list[Event]:
     return [event async for batch in run.events() for event in batch]
 
 
+async def wait_for_router(engine: Engine) -> None:
+    """Wait for the router, which the first turn of a model does not do, and for threads that earlier tests left."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            with suppress(NoThread):
+                await find_router(tuple(engine.registry.usable()))
+                return
+            await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def chat_with(server: OpenAIServer, *others: OpenAIServer, **settings: str) -> AsyncIterator[Chat]:
     rows: dict[str, dict[str, Any]] = {"m": {"is": "openai:m", "url": server.url}}
@@ -173,7 +184,7 @@ async def chat_with(server: OpenAIServer, *others: OpenAIServer, **settings: str
     values = {"MODELS": json.dumps(rows), "MODEL": "m", "STORE": "memory:", "ASSIST": "always", **settings}
     engine = Engine(read({f"BRAIN_{key}": value for key, value in values.items()}), registry_of(*ALL))
     await engine.open()
-    await find_router(tuple(engine.registry.usable()))  # the first turn of a model that may ask does not wait for it
+    await wait_for_router(engine)
     try:
         yield Chat(engine, server)
     finally:
