@@ -29,6 +29,8 @@ from brain.store.tx import FullText, Tx, Values
 THREADS, SEARCH_THREADS = 6, 2
 """Connections of a process, beside the one that listens."""
 CONNECT_SECONDS = 2
+SILENCE_SECONDS = 10.0
+"""After this time, a server whose machine does not respond counts as lost."""
 MAX_PAUSE = 2.0
 """Longest time between two attempts to connect, in seconds."""
 FROZEN_SECONDS = 2.0
@@ -230,6 +232,10 @@ class PostgreSQL(Database):
                 self._url,
                 autocommit=True,
                 connect_timeout=CONNECT_SECONDS,
+                tcp_user_timeout=round(SILENCE_SECONDS * 1000),
+                keepalives_idle=round(SILENCE_SECONDS / 2),
+                keepalives_interval=1,
+                keepalives_count=round(SILENCE_SECONDS / 2),
                 cursor_factory=psycopg.RawCursor,
                 prepare_threshold=None,
                 application_name="brain",
