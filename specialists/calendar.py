@@ -5,6 +5,7 @@ Events are `.ics` files in a folder, as for khal and vdirsyncer, or on a CalDAV 
 
 import asyncio
 import importlib.util
+import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,12 +21,14 @@ from brain import Context, Refused, Result, install_command, specialist
 from specialists._calendar import answers, assist, free_time
 from specialists._calendar.actions import UserCalendars
 from specialists._calendar.caldav import CalDavStore
-from specialists._calendar.calendars import CalendarStore
+from specialists._calendar.calendars import ASK_OPERATOR, CalendarStore
 from specialists._calendar.draft import EventDraft
 from specialists._calendar.folder import FolderStore, encode_name, is_writable
 from specialists._calendar.plan import Plan
 from specialists._calendar.request import CalendarRequest
 from specialists._kit.examples import read_examples
+
+log = logging.getLogger("brain")
 
 Short = Annotated[str, Meta(max_length=500)]
 Long = Annotated[str, Meta(max_length=8000)]
@@ -41,7 +44,7 @@ class CalendarSettings:
     folder: Annotated[
         str,
         Meta(
-            description="directory with one folder per user, which holds folders of .ics files; "
+            description="existing directory with one folder per user, which holds folders of .ics files; "
             "default: in the data directory"
         ),
     ] = ""
@@ -71,6 +74,8 @@ async def health(*, settings: CalendarSettings) -> str | None:
     except ValueError as problem:
         return f"the setting hours is {settings.hours!r}: {problem}"
     if not settings.caldav_url:
+        if settings.folder and not _find_root(settings).exists():
+            return f"BRAIN_SPECIALIST_CALENDAR_FOLDER: there is no folder {settings.folder}"
         writable = is_writable(_find_root(settings))
         return None if writable else "the calendar folder cannot be written: check the setting folder"
     server = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, lambda: 10.0)
@@ -226,7 +231,11 @@ def _open_calendars(
     with ExitStack() as stack:
         store: CalendarStore
         if not settings.caldav_url:
-            store = FolderStore(_find_root(settings) / encode_name(user), seconds_left)
+            root = _find_root(settings)
+            if settings.folder and not root.exists():  # a new one would hide the events of another machine
+                log.warning("calendar: BRAIN_SPECIALIST_CALENDAR_FOLDER: there is no folder %s", root)
+                raise Refused("this server does not have the folder of the calendars", ASK_OPERATOR)
+            store = FolderStore(root / encode_name(user), seconds_left)
         elif user == settings.caldav_for:
             store = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, seconds_left)
             stack.callback(store.close)

@@ -138,7 +138,8 @@ async def knowledge(
             await with_index(path, embeddings.mark_private, context.conversation_id)
         async for progress in background.update_uploads(path, job, context.conversation_id, attachments, seconds):
             yield progress
-        yield await _answer(path, query, (source or "").strip() or None, offset, context)
+        missing = await asyncio.to_thread(_list_missing, folders)
+        yield await _answer(path, query, (source or "").strip() or None, offset, context, missing)
     except (Unreachable, OSError) as error:
         log.warning("knowledge: cannot open or write the index %s: %s", path, error)
         raise Refused("the document index cannot be opened or written", "continue without it") from error
@@ -147,13 +148,25 @@ async def knowledge(
         raise Refused("the document index is damaged", "continue without it") from error
 
 
-def _no_documents_error() -> Refused:
-    return Refused("no documents are indexed for this user", "ask the user to attach a file")
+def _list_missing(folders: Sequence[Path]) -> list[str]:
+    """Return the names of the folders in the settings that this machine does not have."""
+    missing = [folder for folder in folders if not folder.exists()]
+    for folder in missing:
+        log.warning("knowledge: BRAIN_SPECIALIST_KNOWLEDGE_FOLDERS: there is no folder %s", folder)
+    return [folder.name for folder in missing]
 
 
-async def _answer(path: Path, query: str, source: str | None, offset: int, context: Context) -> Result:
+def _no_documents_error(missing: Sequence[str]) -> Refused:
+    if missing:
+        return Refused(f"this server does not have the folder {_list_names(missing)}", "continue without it")
+    return Refused("no documents are indexed for this user on this server", "ask the user to attach a file")
+
+
+async def _answer(
+    path: Path, query: str, source: str | None, offset: int, context: Context, missing: Sequence[str]
+) -> Result:
     if not await asyncio.to_thread(path.exists):
-        raise _no_documents_error()
+        raise _no_documents_error(missing)
     query_embedding = None
     with suppress(TimeoutError):
         async with asyncio.timeout(EMBEDDING_SECONDS):
@@ -166,7 +179,10 @@ async def _answer(path: Path, query: str, source: str | None, offset: int, conte
     if result is None and reading:
         raise Refused("the documents are being read for the first time", "call again in a minute")
     if result is None:
-        raise _no_documents_error()
+        raise _no_documents_error(missing)
+    if missing:
+        note = f"Not searched, because this server does not have it: the folder {_list_names(missing)}."
+        result = replace(result, text=f"{result.text}\n\n{note}")
     if reading is None:
         return result
     progress = f" ({reading.n} of {reading.of})" if reading.of else ""

@@ -1,7 +1,9 @@
 """An offline wiki in a ZIM file, as published by Kiwix."""
 
+import asyncio
 import importlib.util
 import logging
+import os
 from typing import Any
 
 from brain import Refused, install_command
@@ -62,6 +64,9 @@ class Zim:
         try:
             return await run_isolated("_wiki.archive", [action, self._path, term], limits=LIMITS, seconds=SECONDS)
         except Ended as error:
+            if not await asyncio.to_thread(os.path.exists, self._path):
+                log.warning("wiki: BRAIN_SPECIALIST_WIKI_ZIM: there is no file %s", self._path)
+                raise Refused(f"this server does not have the file of {self.label}", ADVICE) from error
             raise Refused(f"{self.label} cannot be read", ADVICE) from error
 
 

@@ -131,6 +131,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
+    (folder / "calendars").mkdir()
     folders = {"SPECIALIST_CALENDAR_FOLDER": folder / "calendars", "SPECIALIST_KNOWLEDGE_DATABASE": folder / "index"}
     values = {**SETTINGS, **folders, "STORE": f"sqlite:{folder / 'brain.db'}"}
     registry = Registry(settings(**values)).discover()

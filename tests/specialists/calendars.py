@@ -40,6 +40,9 @@ class Calendars:
     zone: str = "Europe/Berlin"
     options: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+
     def put(self, name: str, *events: str, calendar: str = "home", head: str = "") -> Path:
         """Write a file with these events, like another program."""
         return self.put_text(name, ics(*events, head=head), calendar)

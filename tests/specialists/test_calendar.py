@@ -384,11 +384,23 @@ def test_health(tmp_path: Path) -> None:
     def found(**settings: str) -> str | None:
         return asyncio.run(health(settings=CalendarSettings(**settings)))
 
-    assert found(folder=str(tmp_path / "not" / "yet")) is None
-    assert not (tmp_path / "not").exists()
+    assert found(folder=str(tmp_path / "gone")) == (
+        f"BRAIN_SPECIALIST_CALENDAR_FOLDER: there is no folder {tmp_path / 'gone'}"
+    )
+    assert found() is None  # the default folder is made when it is needed
     assert "hours is 'always'" in str(found(folder=str(tmp_path), hours="always"))
     (tmp_path / "file").write_text("")
     assert "cannot be written" in str(found(folder=str(tmp_path / "file")))
+
+
+def test_a_machine_without_the_folder_of_another_one_lists_and_changes_nothing(
+    calendars: Calendars, caplog: pytest.LogCaptureFixture
+) -> None:
+    calendars.folder.rmdir()
+    for params in ({}, {"action": "create", "title": "x", "start": "2026-03-30"}):
+        assert calendars.refusal(**params).startswith("this server does not have the folder of the calendars")
+    assert f"BRAIN_SPECIALIST_CALENDAR_FOLDER: there is no folder {calendars.folder}" in caplog.text
+    assert not calendars.folder.exists()
 
 
 def test_unread_files_are_reported(calendars: Calendars) -> None:

@@ -199,7 +199,7 @@ def test_a_preview_makes_nothing_and_reads_no_list(tmp_path: Path) -> None:
     new = {"action": "create", "title": "Trip", "start": "2026-04-01"}
     shown = previewed(empty, **new)
     assert shown.text.startswith('Add one event to calendar "personal"')
-    assert not empty.folder.exists()
+    assert [*empty.folder.iterdir()] == []
     assert "Created" in approved(empty, shown, **new)
     for params in ({}, {"action": "list"}, {"action": "free"}):
         assert preview(params, context=empty.context(), settings=empty.settings) is None

@@ -35,6 +35,7 @@ The notice period is three months.
 """
 NOTE = ("note.txt", b"The zebra is called Hilda.")
 NOTHING, FIRST, UNREACHABLE, DAMAGED = "no documents", "first time", "opened or written", "damaged"
+MISSING = "does not have the folder"
 """Parts of the reasons."""
 
 
@@ -163,8 +164,22 @@ def test_changes_and_deletions_are_followed(settings: KnowledgeSettings, docs: P
     assert "three months" not in ask(settings, "notice months")
     assert "A zebra" in ask(settings, "zebra")
     shutil.rmtree(docs)
-    for gone in (settings, replace(settings, folders=())):
-        assert NOTHING in refusal(knowledge, {"query": "zebra"}, of(gone))
+    assert MISSING in refusal(knowledge, {"query": "zebra"}, of(settings))
+    assert NOTHING in refusal(knowledge, {"query": "zebra"}, of(replace(settings, folders=())))
+
+
+def test_a_machine_without_a_folder_of_another_one_says_so(
+    settings: KnowledgeSettings, docs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = replace(settings, folders=(str(docs), str(tmp_path / "other")))
+    assert "three months" in ask(both, "notice")
+    assert ask(both, "notice").endswith("the folder other.")
+    assert ask(both, "xyzzy").endswith("the folder other.")
+    assert f"BRAIN_SPECIALIST_KNOWLEDGE_FOLDERS: there is no folder {tmp_path / 'other'}" in caplog.text
+    (tmp_path / "other").mkdir()
+    assert "other" not in ask(both, "notice")
+    empty = replace(settings, folders=(str(tmp_path / "none"),), database=str(tmp_path / "db2"))
+    assert MISSING in refusal(knowledge, {"query": "notice"}, of(empty))
 
 
 def test_a_call_does_not_wait_for_a_long_update(settings: KnowledgeSettings) -> None:

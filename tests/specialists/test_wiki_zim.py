@@ -102,7 +102,7 @@ def test_pages_are_found_by_stems_titles_and_redirects(ctx: Context, params: dic
         ({"page": "Kidney.png"}, "'Kidney.png'", ""),
         ({"page": "Long"}, "'Long' is too large", ""),
         ({"page": "Kidney", "wiki": "damaged"}, "damaged (offline) cannot be read", ""),
-        ({"page": "Kidney", "wiki": "gone"}, "gone (offline) cannot be read", ""),
+        ({"page": "Kidney", "wiki": "gone"}, "this server does not have the file of gone (offline)", ""),
     ],
 )
 def test_a_missing_page_or_a_damaged_file_is_refused(
