@@ -4,15 +4,16 @@
 
 Names: requests, streams, slow, cost, turns (default: all). `cost` compares with the `brain` of another checkout, such
 as `git worktree add FOLDER COMMIT`. All times are on the clock of this machine; the model server puts its time into
-each token.
+each token. In `streams`, the µs of processor time at the wrong process are those of forwarding.
 
 The processes are two workers, which clients reach by their private sockets. With `--replicas 3`, they are replicas as
 on several machines, each with its own address, port and folders: `requests`, `streams` and `slow` only. STORE is
-`postgresql` for a PostgreSQL of Debian's package, which this script runs, or the setting (default: a SQLite file).
+for a PostgreSQL of Debian's package, which this script runs, or the setting (default: a SQLite file).
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -24,8 +25,9 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,11 @@ class Served:
     port: int
     workers: list[Worker]
     model: int
+
+    @property
+    def places(self) -> Sequence["Place"]:
+        """Where clients begin turns, one after the other."""
+        return [self.port] if self.port else self.workers
 
 
 Place = Worker | int
@@ -542,29 +549,36 @@ async def follow(asked: Worker, turn: str, begins: float, ends: float) -> list[f
     return found
 
 
-async def measure_stream(server: Served, asked: int, streams: int, rate: int, seconds: float) -> list[float]:
-    """Latencies of streams whose turns all run in the first worker."""
+async def measure_stream(
+    server: Served, asked: Worker, streams: int, rate: int, seconds: float
+) -> tuple[list[float], float]:
+    """Latencies of streams whose turns all run in the first worker, and µs per token of the asked one."""
     owner = server.workers[0]
     turns = [await begin(owner, f"1000000:{rate}:end:") for _ in range(streams)]
     begins = time.monotonic() + WARM_UP
-    following = (follow(server.workers[asked], turn, begins, begins + seconds) for turn in turns)
-    latencies = await asyncio.gather(*following)
+    following = asyncio.gather(*(follow(asked, turn, begins, begins + seconds) for turn in turns))
+    await asyncio.sleep(begins - time.monotonic())
+    before = asked.cpu
+    await asyncio.sleep(seconds)
+    used = asked.cpu - before
+    latencies = [one for some in await following for one in some]
     for turn in turns:
         await fetch(owner, "POST", f"/v1/turns/{turn}/cancel", {})
     await asyncio.sleep(1)
-    return [one for some in latencies for one in some]
+    return latencies, used / len(latencies) * 1e6
 
 
 async def measure_streams(server: Served, rounds: int = 3) -> None:
-    columns = ("right p50", "right p99", "wrong p50", "wrong p99", "share of tokens at the wrong one")
-    table = Table("Latency of events, ms", columns, "streams")
+    columns = ("right p50", "right p99", "wrong p50", "wrong p99", "right µs", "wrong µs", "share at the wrong one")
+    table = Table("Latency of events, ms, and µs of processor time per token", columns, "streams")
     for streams, rate, seconds in ((1, 50, 6.0), (100, 50, 6.0), (1000, 4, 8.0)):
         row = f"{streams} of {rate} tokens/s"
         for _ in range(rounds if streams < 1000 else 1):
             for asked, place in enumerate(("right", "wrong")):
-                found = await measure_stream(server, asked, streams, rate, seconds)
+                found, cost = await measure_stream(server, server.workers[asked], streams, rate, seconds)
                 table.add(row, f"{place} p50", quantile(found, 0.5))
                 table.add(row, f"{place} p99", quantile(found, 0.99))
+                table.add(row, f"{place} µs", cost)
             table.add(row, columns[-1], len(found) / (streams * rate * seconds))
     say(f"{table}\n")
 
@@ -631,13 +645,13 @@ async def turns_per_second(server: Served, clients: int = 32, seconds: float = 6
 
     On two cores, the clients and the model server take much of what a second worker needs.
     """
-    count = 0
+    count, places = 0, itertools.cycle(server.places)
 
     async def run() -> None:
         nonlocal count
         while time.monotonic() < ends:
             body = {"message": "play:1:0:end:"}
-            async with opened(server.port, "POST", "/v1/chat/stream", body) as (status, reader):
+            async with opened(next(places), "POST", "/v1/chat/stream", body) as (status, reader):
                 found = await until(reader, b"stop_reason")
             count += status == 200 and b'"complete"' in found and time.monotonic() >= begins
 
@@ -651,12 +665,14 @@ async def turns_per_second(server: Served, clients: int = 32, seconds: float = 6
 
 
 def compare(
-    table: Table, measure: Callable[[Served], Coroutine[Any, Any, Sequence[float]]], rows: dict[str, dict[str, Any]]
+    table: Table,
+    measure: Callable[[Served], Coroutine[Any, Any, Sequence[float]]],
+    rows: dict[str, Callable[[int], AbstractContextManager[Served]]],
 ) -> None:
     with model_server() as model:
         for _ in range(3):
-            for row, options in rows.items():
-                with served(model, **options) as server:
+            for row, run in rows.items():
+                with run(model) as server:
                     for column, value in zip(table.columns, asyncio.run(measure(server)), strict=True):
                         table.add(row, column, value)
     say(f"{table}\n")
@@ -670,17 +686,18 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=0, choices=(0, *range(2, len(ADDRESSES) + 1)))
     parser.add_argument("--store", default="")
     arguments = parser.parse_args()
-    if arguments.replicas and not {*arguments.names} <= {"requests", "streams", "slow"}:
-        parser.error("replicas have requests, streams and slow")
+    count, store = arguments.replicas, arguments.store
+    run = partial(replicas_served, count=count, store=store) if count else served
     say(f"load {os.getloadavg()[0]:.1f}\n")
     for name in arguments.names:
         if name == "cost":
-            rows: dict[str, dict[str, Any]] = {"now": {}}
+            rows: dict[str, Any] = {"now": served}
             if arguments.before is not None:
-                rows["before"] = {"brain": arguments.before.resolve()}
+                rows["before"] = partial(served, brain=arguments.before.resolve())
             compare(Table("Processor time per token, µs", ("two workers",)), cost, rows)
         elif name == "turns":
-            rows = {"one worker": {"workers": 1}, "two workers": {"workers": 2}}
+            rows = {"one worker": partial(served, workers=1), "two workers": served}
+            rows = {f"{count} replicas": run} if count else rows
             compare(
                 Table("Turns of one token", ("turns per second", "ms of processor time per turn")),
                 turns_per_second,
@@ -690,11 +707,7 @@ def main() -> None:
             heartbeat = "2" if name == "slow" else "15"
             with ExitStack() as stack:
                 model = stack.enter_context(model_server())
-                run = served(model, BRAIN_HEARTBEAT_SECONDS=heartbeat)
-                if arguments.replicas:
-                    count, store = arguments.replicas, arguments.store
-                    run = replicas_served(model, count, store, BRAIN_HEARTBEAT_SECONDS=heartbeat)
-                server = stack.enter_context(run)
+                server = stack.enter_context(run(model, BRAIN_HEARTBEAT_SECONDS=heartbeat))
                 if name == "requests":
                     asyncio.run(measure_requests(server, arguments.times))
                 elif name == "streams":
