@@ -218,8 +218,9 @@ class _Server(uvicorn.Server):
         processes = state.engine.runs.processes
         if processes is None:
             return
-        if state.engine.settings.advertise is not None:
-            await processes.listen_at(await self._listen_at_address(state.engine.settings))
+        address = find_advertised(state.engine.settings)
+        if address is not None:
+            await processes.listen_at(await self._listen_at_address(address, state.engine.settings))
         elif state.socket_folder is not None:
             self._path = state.socket_folder / f"{processes.process}.sock"
             if len(os.fsencode(self._path)) > SOCKET_PATH_BYTES:
@@ -230,18 +231,19 @@ class _Server(uvicorn.Server):
             self._forwarded = [await loop.create_unix_server(make_protocol, self._path, backlog=BACKLOG)]
             await processes.listen_at(f"{UNIX}{self._path}")
 
-    async def _listen_at_address(self, settings: Settings) -> str:
-        """Listen at the address of ADVERTISE; return it with the port."""
+    async def _listen_at_address(self, address: str, settings: Settings) -> str:
+        """Listen on the first free port of an address; return its URL."""
         loop, make_protocol = asyncio.get_running_loop(), self._protocol(is_private=True, only_forwarded=True)
-        listeners = listen_at_advertised(settings)
+        listeners = listen_at_advertised(address)
         for one in listeners:
             drop_stalled_clients(one, settings)
             end_if_unreachable(one)
         self._forwarded = [await loop.create_server(make_protocol, sock=one, backlog=BACKLOG) for one in listeners]
-        assert settings.advertise is not None
-        address = f"{settings.advertise.rpartition(':')[0]}:{listeners[0].getsockname()[1]}"
-        log.info("other processes reach this one at %s", address)
-        return f"http://{address}"
+        host = address.rpartition(":")[0]
+        url = f"http://{host}:{listeners[0].getsockname()[1]}"
+        reach = "; other machines do not reach it (BRAIN_ADVERTISE)" if host.strip("[]") in LOOPBACK else ""
+        log.info("other processes reach this one at %s%s", url, reach)
+        return url
 
     async def shutdown(self, sockets: Any = None) -> None:
         for server in self.servers:
@@ -314,8 +316,8 @@ def _serve_with_workers(settings: Settings, stop: _StopLog) -> int:
     """Open the port, start the workers and replace those that exit."""
     if settings.allowed_specialists or settings.users:
         discover(settings)  # reports an unknown name once, and not in each worker
-    if settings.advertise is not None:
-        for one in listen_at_advertised(settings):  # so that a problem is reported once
+    if (address := find_advertised(settings)) is not None:
+        for one in listen_at_advertised(address):  # so that a problem is reported once
             one.close()
     if settings.traces != "off":
         make_processor(settings.traces).shutdown()  # the same for a wrong setting
@@ -375,13 +377,23 @@ def _open_listeners(settings: Settings) -> list[socket.socket]:
         raise CommandError(f"Cannot listen on {address}: {_reason(error)}", DEFAULT_LISTEN) from None
 
 
-def listen_at_advertised(settings: Settings) -> list[socket.socket]:
-    """Listen on the first free port from that of ADVERTISE on: each worker needs its own.
+def find_advertised(settings: Settings) -> str | None:
+    """Return ADVERTISE; by default HOST or the name of this machine, and any port, if others may use the store.
+
+    None if processes use Unix sockets.
+    """
+    if settings.advertise is not None or not database_of(settings.store).is_remote:
+        return settings.advertise
+    host = socket.gethostname() if settings.host in ALL_ADDRESSES else settings.host
+    return f"[{host}]:0" if ":" in host else f"{host}:0"
+
+
+def listen_at_advertised(address: str) -> list[socket.socket]:
+    """Listen on the first free port from that of an address on: each worker needs its own.
 
     A host name listens on all addresses, because a machine may resolve its own name to a loopback address.
     """
-    assert settings.advertise is not None
-    name, _, port = settings.advertise.rpartition(":")
+    name, _, port = address.rpartition(":")
     host, first = name.strip("[]"), int(port)
     for number in range(MAX_PORTS):
         try:
@@ -390,7 +402,7 @@ def listen_at_advertised(settings: Settings) -> list[socket.socket]:
             problem = error
             if error.errno != errno.EADDRINUSE or first + number == 65535:
                 break
-    what = f"Cannot listen on {settings.advertise} for other processes: {_reason(problem)}"
+    what = f"Cannot listen on {address} for other processes: {_reason(problem)}"
     raise CommandError(what, "Set BRAIN_ADVERTISE to an IP address of this machine, or to its host name.")
 
 

@@ -6,6 +6,7 @@ One connection per request, without a pool: a kept connection may just be closin
 import asyncio
 import hmac
 import logging
+import os
 import secrets
 import socket
 import sys
@@ -333,6 +334,18 @@ async def _connect(address: str, method: str) -> "_Connection":
                 milliseconds = (PROBES + 1) * PROBE_SECONDS * 1000
                 system.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     return connection
+
+
+async def find_connection_problem(address: str) -> str | None:
+    """Return why a process cannot be reached at its address; None if it can."""
+    try:
+        connection = await _connect(address, "GET")
+    except TimeoutError:
+        return f"no response within {CONNECT_SECONDS:g} s"
+    except OSError as error:
+        return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error).lower()
+    connection.abort()
+    return None
 
 
 class _Connection(asyncio.Protocol):

@@ -181,9 +181,8 @@ class Settings:
         None,
         Rule(parsers.advertise, "`HOST:PORT` or `http://HOST:PORT`, with the name or an IP address of this machine"),
         "address at which other processes with the same database reach this one, for requests about its turns. Brain "
-        "listens on the first free port from PORT on; 0 = any. See "
-        "[Workers](../how-to/workers.md#addresses-instead-of-sockets)",
-        "a Unix socket",
+        "listens on the first free port from PORT on; 0 = any. See [Several machines](../how-to/several-machines.md)",
+        "a Unix socket; with PostgreSQL HOST, or the host name if HOST is 0.0.0.0, and any port",
         "10.0.0.2:8700",
     )
     hosts: tuple[str, ...] = _setting(

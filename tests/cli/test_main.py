@@ -4,8 +4,11 @@ import json
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -223,6 +226,28 @@ def test_check_names_the_url_of_a_model_server_that_is_away(brain: Brain, monkey
         code, out, _ = brain("check", "--model", model)
         assert code == 1
         assert re.search(rf"^FAIL model {model}: .*{url}\b", out, re.MULTILINE)
+
+
+def test_check_names_processes_that_cannot_be_reached(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.cli.commands.check.Registry.discover", lambda registry: registry)
+    monkeypatch.setattr("brain.store.processes.LEASE_SECONDS", 2e6)
+    with brain.process("serve", "--model", "builtin", "--port", "0", ADVERTISE="127.0.0.2:0", KEYS="k:u") as process:
+        process.said("Specialists:")
+
+        def state() -> tuple[int, str]:
+            code, out, _ = brain("check", "--model", "builtin")
+            return code, next(line for line in out.splitlines() if " process " in line)
+
+        code, line = state()
+        assert code == 0
+        assert re.fullmatch(r"ok   process \w{8} at http://127.0.0.2:\d+: can be reached; not encrypted: .*", line)
+        with closing(sqlite3.connect(brain.store)) as db, db:
+            until = round((time.monotonic() + 1e6) * 1e6)
+            db.execute("UPDATE process SET address = 'http://127.0.0.1:1', until = ?", (until,))
+        code, line = state()
+        assert code == 1
+        problem = "connection refused. Try: export BRAIN_ADVERTISE=HOST:PORT there"
+        assert re.fullmatch(rf"FAIL process \w{{8}} at http://127.0.0.1:1: {problem}", line)
 
 
 def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import re
 import signal
 import socket
 import sqlite3
@@ -792,3 +793,18 @@ def test_each_process_listens_at_an_address_of_its_own_for_forwarded_requests_on
                     sent = headers | {"brain-forwarded": signature}
                     stream = stack.enter_context(client.stream("GET", "/v1/tasks/events", headers=sent))
                     assert stream.status_code == 200
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(("host", "advertised"), [("127.0.0.2", "127.0.0.2"), ("0.0.0.0", socket.gethostname())])
+def test_with_a_database_server_each_process_has_an_address(postgresql_url: str, host: str, advertised: str) -> None:
+    env = {"BRAIN_STORE": postgresql_url, "BRAIN_HOST": host, "BRAIN_KEYS": "a-key:ann"}
+    with Process("serve", "--port", "0", "--model", "builtin", "--workers", "2", env=env) as brain:
+        brain.url()
+        found = re.findall(rf"reach this one at http://{advertised}:(\d+)", brain.said("other processes reach"))
+        while len(found) < 2:
+            found = re.findall(rf"reach this one at http://{advertised}:(\d+)", brain.stderr)
+        assert len(set(found)) == 2
+        for port in found:
+            answer = httpx.get(f"http://127.0.0.2:{port}/healthz", trust_env=False, timeout=WAIT_SECONDS)
+            assert problem(answer) == (403, "forbidden_header", "brain-forwarded")

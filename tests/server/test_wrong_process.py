@@ -180,7 +180,15 @@ def _wait_known(url: str, others: Sequence[str], chat: str) -> None:
         assert client.post(f"/v1/turns/{turn}/cancel").status_code == 202
 
 
-@pytest.fixture(scope="module", params=["one process", "replicas", pytest.param("nginx", marks=NEEDS_NGINX)])
+KINDS = (
+    "one process",
+    "replicas",
+    pytest.param("nginx", marks=NEEDS_NGINX),
+    pytest.param("postgresql", marks=pytest.mark.postgresql),
+)
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if request.param == "one process":
         owner, other = pair = request.getfixturevalue("pair")
@@ -193,7 +201,12 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return
     folder = tmp_path_factory.mktemp("replicas")
     with ExitStack() as stack:
-        urls, model = stack.enter_context(three_replicas(folder, f"sqlite:{folder / 'brain.db'}"))
+        store = f"sqlite:{folder / 'brain.db'}"
+        if request.param == "postgresql":
+            databases = request.getfixturevalue("shared_cluster")
+            store = databases.create_database("wrong_process")
+            stack.callback(databases.drop_database, "wrong_process")
+        urls, model = stack.enter_context(three_replicas(folder, store))
         owner, other = urls[0], urls[2]
         if request.param == "nginx":
             replaced = {f"replica{number}:8000": url.removeprefix("http://") for number, url in enumerate(urls, 1)}

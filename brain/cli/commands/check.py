@@ -25,7 +25,9 @@ from brain.plugins.registry import Entry, Registry
 from brain.plugins.schema import find_injected, inject
 from brain.prompts.system_prompt import check_context_size
 from brain.runtime.assistant import describe_assistance
-from brain.settings import Settings, redact_url
+from brain.runtime.processes import UNIX
+from brain.server.forwarding import find_connection_problem
+from brain.settings import LOOPBACK, Settings, redact_url
 from brain.store import database_of, processes, server_data, tasks
 from brain.store.processes import Process
 from brain.store.store import Store
@@ -101,7 +103,8 @@ async def _find_model_problem(model: Model) -> str | None:
     return failures.add_detail(problem, redact_url(model.row.url))
 
 
-async def _check_store(settings: Settings) -> bool:
+async def _check_store(settings: Settings) -> int:
+    """Report the state of the database, and whether its processes can be reached; return the number of problems."""
     try:
         database = database_of(settings.store)
     except StoreError as error:
@@ -109,16 +112,19 @@ async def _check_store(settings: Settings) -> bool:
     if not database.is_shared:
         return _report("database", None, "in memory; data is lost when the process ends (BRAIN_STORE=memory:)")
     detail, damaged = "", 0
+    found: Sequence[Process] = ()
     try:
         async with open_existing_store(settings, creates=True) as store:
             problem, detail = await store.database.diagnose()
-            detail += f", {_describe_processes(await store.read(processes.read))}"
+            found = await store.read(processes.read)
+            detail += f", {_describe_processes(found)}"
             damaged = 0 if problem else await store.read(tasks.count_unreadable)
     except StoreError as error:
         problem = str(error).removeprefix(database.place).lstrip(": ")
     rows = "row of a task is" if damaged == 1 else "rows of tasks are"
     warning = f"{damaged:,} {rows} damaged; Brain does not use such rows" if damaged else None
-    return _report(f"database {database.place}", problem, detail, warning)
+    failures = _report(f"database {database.place}", problem, detail, warning)
+    return failures + await _check_processes(found)
 
 
 def _describe_processes(found: Sequence[Process]) -> str:
@@ -127,6 +133,20 @@ def _describe_processes(found: Sequence[Process]) -> str:
         return "used by 1 process, unless it was killed"
     alive = sum(not one.is_over for one in found)
     return f"used by {alive} process{'es' if alive > 1 else ''}" if alive else "no process uses it"
+
+
+async def _check_processes(found: Sequence[Process]) -> int:
+    """Report whether processes can be reached from here; return how many cannot."""
+    failures = 0
+    for one in found:
+        problem = await find_connection_problem(one.address) if one.address else ""
+        if problem is None or (problem and not one.is_over):  # one that is alone does not renew its lease
+            remedy = "" if one.address.startswith(UNIX) else ". Try: export BRAIN_ADVERTISE=HOST:PORT there"
+            is_local = one.address.startswith((UNIX, *(f"http://{host}:" for host in (*LOOPBACK, "[::1]"))))
+            detail = "" if is_local else "; not encrypted: use a private network or TLS between the machines"
+            subject = f"process {one.id} at {one.address}"
+            failures += _report(subject, f"{problem}{remedy}" if problem else None, f"can be reached{detail}")
+    return failures
 
 
 async def _check_embedder(model: Model) -> bool:
