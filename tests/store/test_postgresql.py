@@ -2,10 +2,11 @@
 
 import asyncio
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -185,6 +186,20 @@ async def test_others_wait_for_a_frozen_process_only_for_a_while(
 
 
 # lost connections
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the connections in /proc")
+async def test_the_system_notices_that_the_machine_of_the_server_is_gone(store: Store) -> None:
+    await add_turn(store, "ada", "c")
+    found = set[tuple[int, ...]]()
+    for link in Path("/proc/self/fd").iterdir():
+        if link.is_symlink() and str(link.readlink()).startswith("socket:"):
+            with socket.fromfd(int(link.name), socket.AF_INET, socket.SOCK_STREAM) as one, suppress(OSError):
+                if f":{[*one.getpeername(), 0, 0][1]}/" in store.database.place:
+                    options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT
+                    found.add(tuple(one.getsockopt(socket.IPPROTO_TCP, option) for option in options))
+    assert found == {(5, 1, 5, 10_000)}
+
 
 MOMENTS = ("first statement", "second statement", "commit")
 

@@ -31,6 +31,14 @@ THREADS, SEARCH_THREADS = 6, 2
 CONNECT_SECONDS = 2
 SILENCE_SECONDS = 10.0
 """After this time, a server whose machine does not respond counts as lost."""
+_NETWORK: dict[str, Any] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "tcp_user_timeout": round(SILENCE_SECONDS * 1000),
+    "keepalives_idle": round(SILENCE_SECONDS / 2),
+    "keepalives_interval": 1,
+    "keepalives_count": round(SILENCE_SECONDS / 2),
+}
+"""Parameters of libpq that the URL can change."""
 MAX_PAUSE = 2.0
 """Longest time between two attempts to connect, in seconds."""
 FROZEN_SECONDS = 2.0
@@ -229,13 +237,8 @@ class PostgreSQL(Database):
             raise StoreError(UNREACHABLE, may_pass=True)
         try:
             connection = psycopg.connect(
-                self._url,
+                psycopg.conninfo.make_conninfo(**_NETWORK | psycopg.conninfo.conninfo_to_dict(self._url)),
                 autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
-                tcp_user_timeout=round(SILENCE_SECONDS * 1000),
-                keepalives_idle=round(SILENCE_SECONDS / 2),
-                keepalives_interval=1,
-                keepalives_count=round(SILENCE_SECONDS / 2),
                 cursor_factory=psycopg.RawCursor,
                 prepare_threshold=None,
                 application_name="brain",
