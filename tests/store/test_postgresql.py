@@ -453,6 +453,41 @@ async def test_a_change_of_another_process_is_announced(postgresql_store_url: st
         assert await store.database.data_version() == store.database.known_version[0] == version + 1
 
 
+async def test_a_change_is_announced_again_if_that_failed(postgresql_store_url: str) -> None:
+    administrator = postgresql_store_url.replace("brain@", "postgres@", 1)
+    notified = "datname = current_database() AND starts_with(query, 'SELECT pg_notify') AND state = 'idle'"
+    asked = f"SELECT max(query_start) FROM pg_stat_activity WHERE {notified}"
+    async with stores(postgresql_store_url) as (store, other):
+        heard = asyncio.Event()
+        other.database.on_change = heard.set
+        ((opened_at,),) = query(administrator, asked)
+        query(administrator, "REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC")
+        await store.write(add)
+
+        async def has_failed() -> bool:
+            return bool(query(administrator, asked) != [(opened_at,)])
+
+        await until(has_failed)
+        assert not heard.is_set()
+        query(administrator, "GRANT EXECUTE ON FUNCTION pg_notify(text, text) TO PUBLIC")
+        await asyncio.wait_for(heard.wait(), WAIT_SECONDS)
+
+
+async def test_the_last_change_before_a_process_ends_is_announced(
+    postgresql_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "ANNOUNCE_SECONDS", WAIT_SECONDS)
+    async with stores(postgresql_store_url, 1) as (other,):
+        heard = asyncio.Event()
+        async with stores(postgresql_store_url, 1) as (store,):
+            other.database.on_change = heard.set
+            await store.write(add)
+            await asyncio.wait_for(heard.wait(), WAIT_SECONDS)
+            heard.clear()
+            await store.write(add)
+        await asyncio.wait_for(heard.wait(), WAIT_SECONDS)
+
+
 async def test_a_process_listens_again_and_reports_what_it_may_have_missed(
     postgresql_store_url: str, proxy: Proxy
 ) -> None:

@@ -197,6 +197,9 @@ class PostgreSQL(Database):
         for one in tasks:
             one.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._has_news:
+            with suppress(StoreError, psycopg.Error):
+                await self._run(self._threads, partial(self._notify, self.process))
         self._stop_listening()
         for executor in (self._threads, self._searches):
             executor.shutdown()
@@ -563,10 +566,12 @@ class PostgreSQL(Database):
 
     async def _announce_soon(self) -> None:
         while self._has_news:
-            self._has_news = False
-            with suppress(StoreError, psycopg.Error):
+            self._has_news, pause = False, ANNOUNCE_SECONDS
+            try:
                 await self._run(self._threads, partial(self._notify, self.process))
-            await asyncio.sleep(ANNOUNCE_SECONDS)
+            except (StoreError, psycopg.Error):
+                self._has_news, pause = True, MAX_PAUSE
+            await asyncio.sleep(pause)
         self._announcing = None
 
     def _notify(self, sender: str) -> None:
