@@ -131,7 +131,6 @@ class Engine:
                 now=self.store.now,
             )
             self.tasks = Tasks(self.store, self.settings, self.store.now, self._check_private_task)
-            self.store.database.on_change = self.tasks.notify
             self.reports = TaskReports(
                 self.store, self.tasks, self.settings, self._begin_report, self.runs.find_newest_here, self.store.now
             )

@@ -92,7 +92,7 @@ class TaskRunner:
         self._runs: dict[str, Run] = {}
         self._own: dict[str, Task] = {}  # as they were at the last look
         self._has_news = asyncio.Event()
-        self._last_packet = 0
+        self._newest = 0, 0
         self._checked: datetime | None = None
         self._loop: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -100,6 +100,7 @@ class TaskRunner:
     def start(self) -> None:
         """Start to run tasks and to report their news, also those that are left from before."""
         self._unsubscribe = self._tasks.subscribe(self._has_news.set)
+        self._store.database.on_change = self._has_news.set  # most changes are no tasks, and there are many subscribers
         self._loop = asyncio.create_task(self._look_forever(), name="tasks")
 
     async def close(self) -> None:
@@ -143,8 +144,8 @@ class TaskRunner:
         """Do what one look at the store asks for. Return the seconds until the next one."""
         look = await self._store.read(tasks.look, self._settings.tasks_at_once, PER_USER)
         self._own = dict(look.own)
-        if look.last_packet != self._last_packet:
-            self._last_packet = look.last_packet
+        if (newest := (look.last_packet, look.packets)) != self._newest:
+            self._newest = newest
             self._notify()
         for task_id, run in self._runs.items():
             if task_id not in look.own:

@@ -50,6 +50,8 @@ MAX_DUE = 20
 """Due tasks per look."""
 MAX_READ = 500
 """Packets per read."""
+COUNTED = 100
+"""Keys of packets that a look at the store counts."""
 TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "skipped", "approval", "paused"})
 """Kinds of packets that the conversation reports."""
 
@@ -132,6 +134,7 @@ class Look(NamedTuple):
 
     Attributes:
         last_packet: Key of the newest packet of all users, or 0.
+        packets: Packets with one of the last `COUNTED` keys. A transaction may end after one that got greater keys.
         own: The tasks that the process runs, by ID.
         due: The first `MAX_DUE` tasks for free places, and None for each damaged row. `claim` takes them.
         seconds_until_due: Time until the next task becomes due; None without one.
@@ -140,6 +143,7 @@ class Look(NamedTuple):
     """
 
     last_packet: int
+    packets: int
     own: Mapping[str, Task]
     due: Sequence[Task | None]
     seconds_until_due: float | None
@@ -537,7 +541,8 @@ def look(tx: Tx, at_once: int, per_user: int) -> Look:
     """
     now = tx.now
     own = tx.execute("SELECT data FROM task WHERE process = ?", (tx.process,)).fetchall()
-    ((last_packet,),) = tx.execute("SELECT max(key) FROM channel")
+    query = "SELECT max(key), count(*) FROM channel WHERE key > (SELECT max(key) FROM channel) - ?"
+    ((last_packet, packets),) = tx.execute(query, (COUNTED,)).fetchall()
     query = "SELECT min(due), min(CASE WHEN due > ? THEN due END) FROM task WHERE due IS NOT NULL"
     ((first, later),) = tx.execute(query, (now,))
     ((running,),) = tx.execute("SELECT count(*) FROM task WHERE state = 'running'")
@@ -555,6 +560,7 @@ def look(tx: Tx, at_once: int, per_user: int) -> Look:
     has_stale = tx.execute(stale, (tx.process, now + RETRY_SECONDS * SECOND)).fetchone() is not None
     return Look(
         last_packet or 0,
+        packets,
         {task.id: task for (data,) in own if (task := read(data)) is not None},
         due,
         None if later is None else (later - now) / SECOND,

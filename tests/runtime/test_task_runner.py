@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from limits import WAIT_SECONDS
-from store_helpers import NO_LIMITS, opened, sqlite_of, task_of
+from store_helpers import NO_LIMITS, TOMORROW, fact, opened, sqlite_of, task_of
 from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import Context, specialist
@@ -19,7 +19,7 @@ from brain.runtime import priority, task_runner
 from brain.runtime.commands import CancelTurn
 from brain.runtime.engine import Engine
 from brain.settings import read
-from brain.store import conversations, database_of, tasks
+from brain.store import conversations, database_of, items, tasks
 from brain.store import tasks as task_rows
 from brain.store.store import Store
 from brain.task import NewTask, Task
@@ -402,5 +402,26 @@ def test_a_task_reads_the_files_of_its_conversation() -> None:
             await runner.finish(await runner.add())
             question = player.requests[-1][-1].content
             assert ("notes.txt" in question, "Buy milk." in question) == (True, True)
+
+    asyncio.run(main())
+
+
+@pytest.mark.postgresql
+def test_only_tasks_of_other_processes_are_news_for_the_subscribers(postgresql_store_url: str) -> None:
+    async def main() -> None:
+        async with (
+            running(STORE=postgresql_store_url) as runner,
+            opened(Store(database_of(postgresql_store_url))) as other,
+        ):
+            store, heard = runner.engine.store, asyncio.Event()
+            runner.engine.tasks.subscribe(heard.set)
+            version, _ = store.database.known_version
+            await other.write(items.put, "ada", fact("f1", "Likes jazz"))
+            async with asyncio.timeout(WAIT_SECONDS):
+                while store.database.known_version[0] == version:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+            assert not heard.is_set()
+            await other.write(tasks.create, task_of("ada", start=TOMORROW, next_run=TOMORROW), NO_LIMITS)
+            await asyncio.wait_for(heard.wait(), WAIT_SECONDS)
 
     asyncio.run(main())

@@ -149,3 +149,22 @@ async def test_users_get_tasks_and_reports_while_another_one_writes(stores: list
     assert not writing.done()
     blocker.release()
     await writing
+
+
+async def test_a_packet_that_is_committed_late_is_news(stores: list[Store]) -> None:
+    store, other = stores
+    for user in ("ada", "bob"):
+        await add_turn(store, user, "c")
+    blocker = Blocker()
+
+    def append(tx: Tx) -> None:
+        tasks.append_report(tx, "ada", "c", "t1")
+        blocker(tx)
+
+    appending = await blocker.hold(lambda: other.database.submit(append, "ada"))
+    await store.write(tasks.append_report, "bob", "c", "t2")
+    before = await store.read(tasks.look, 0, 0)
+    blocker.release()
+    await appending
+    after = await store.read(tasks.look, 0, 0)
+    assert (after.last_packet, after.packets) == (before.last_packet, before.packets + 1)
