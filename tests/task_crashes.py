@@ -1,7 +1,8 @@
 """Runs tasks in processes that kill themselves at one of their writes, and prints how the tasks ended.
 
-`python tests/task_crashes.py alone|shared FIRST LAST STEP` prints one JSON object for each number of a write.
+`python tests/task_crashes.py alone|shared FIRST LAST STEP [URL]` prints one JSON object for each number of a write.
 `alone`: a second process starts after the first was killed. `shared`: it runs at the same time, and takes over.
+URL is that of a PostgreSQL database, which is emptied; without it, they share a file.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from brain import Context, Registry, specialist
 from brain.messages import Call
 from brain.runtime import processes, task_runner
@@ -21,6 +24,7 @@ from brain.runtime.engine import Engine
 from brain.settings import read
 from brain.store import conversations, tasks
 from brain.store import processes as stored_processes
+from brain.store.postgresql.database import PostgreSQL
 from brain.store.sqlite.database import SQLite
 from brain.task import NewTask
 
@@ -34,21 +38,30 @@ SECONDS = 60.0
 
 
 def kill_at_write(number: int) -> None:
-    """Kill this process before a write of the database, which checks its place first; count from 1."""
-    check_place = SQLite.check_place
+    """Kill this process before a write of the database; count from 1."""
     left = number
 
-    def check_or_die(database: SQLite) -> None:
+    def kill() -> None:
         nonlocal left
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    check_place, submit = SQLite.check_place, PostgreSQL.submit
+
+    def check_or_die(database: SQLite) -> None:
+        kill()  # a file is checked before each write
         check_place(database)
 
+    def submit_or_die(*arguments: Any, **options: Any) -> Any:
+        kill()
+        return submit(*arguments, **options)
+
     SQLite.check_place = check_or_die  # type: ignore[assignment,method-assign]
+    PostgreSQL.submit = submit_or_die  # type: ignore[method-assign]
 
 
-async def run(folder: Path) -> None:
+async def run(folder: Path, store: str) -> None:
     """Create the tasks, unless they exist, and run them and their reports to the end."""
 
     @specialist(read_only=False, approval="never", outside=False, timeout=30)
@@ -66,7 +79,7 @@ async def run(folder: Path) -> None:
     registry = Registry()
     registry.add(write)
     registry.add(look)
-    environ = {"MODEL": f"script:{folder}/script", "STORE": f"sqlite:{folder}/db", "TIME_ZONE": "UTC"}
+    environ = {"MODEL": f"script:{folder}/script", "STORE": store, "TIME_ZONE": "UTC"}
     environ |= {f"TASK_{name}_SECONDS": "0.05" for name in ("QUIET", "WAIT", "PAUSE")}
     engine = Engine(read({f"BRAIN_{name}": value for name, value in environ.items()}), registry)
     async with asyncio.timeout(SECONDS):
@@ -85,9 +98,9 @@ async def run(folder: Path) -> None:
         await engine.close()
 
 
-async def look_at(folder: Path) -> dict[str, Any]:
+async def look_at(folder: Path, store: str) -> dict[str, Any]:
     """Return how the tasks ended, the effects, and the reports."""
-    engine = Engine(read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": f"sqlite:{folder}/db"}), Registry())
+    engine = Engine(read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": store}), Registry())
     await engine.open()
     packets = await engine.store.read(tasks.read_channel, "local", 0)
     page = await engine.store.read(conversations.read_page, "local", "chat")
@@ -114,13 +127,13 @@ async def look_at(folder: Path) -> dict[str, Any]:
     }
 
 
-def start(folder: Path, kill_at: int) -> int:
+def start(folder: Path, store: str, kill_at: int) -> int:
     pid = os.fork()
     if pid:
         return pid
     try:
         kill_at_write(kill_at)
-        asyncio.run(run(folder))
+        asyncio.run(run(folder, store))
         code = 0
     except BaseException as error:  # noqa: BLE001
         sys.stderr.write(f"{error!r}\n")
@@ -129,22 +142,27 @@ def start(folder: Path, kill_at: int) -> int:
 
 
 def main() -> None:
-    kind, first, last, step = sys.argv[1], *map(int, sys.argv[2:])
-    if kind == "shared":
+    kind, first, last, step = sys.argv[1], *map(int, sys.argv[2:5])
+    url = sys.argv[5] if len(sys.argv) > 5 else ""
+    if kind == "shared" or url:
         stored_processes.LEASE_SECONDS = processes.LEASE_SECONDS = 1.0  # type: ignore[attr-defined]
         task_runner.LOOK_SECONDS = processes.LOOK_SECONDS = 0.1
     for number in range(first, last, step):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "script").write_text("".join(f"{json.dumps(one)}\n" for one in PASSES))
-            killed = start(folder, number)
+            if url:
+                with psycopg.connect(url) as connection:
+                    connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            store = url or f"sqlite:{folder}/db"
+            killed = start(folder, store, number)
             if kind == "alone":
                 first_status = os.waitpid(killed, 0)[1]
-                last_status = os.waitpid(start(folder, -1), 0)[1]
+                last_status = os.waitpid(start(folder, store, -1), 0)[1]
             else:
-                other = start(folder, -1)
+                other = start(folder, store, -1)
                 first_status, last_status = os.waitpid(killed, 0)[1], os.waitpid(other, 0)[1]
-            found = asyncio.run(look_at(folder))
+            found = asyncio.run(look_at(folder, store))
             was_killed = os.WIFSIGNALED(first_status)
             line = {"write": number, "killed": was_killed, "exit": last_status, **found}
             sys.stdout.write(f"{json.dumps(line)}\n")

@@ -139,6 +139,10 @@ class Database(ABC):
             StoreError: Traces are left.
         """
 
+    def note_change(self) -> None:
+        """Note that another process may have written what it did not announce, such as one that died."""
+        self.on_change()
+
     def now(self) -> datetime:
         """Return the time by the clock of the database."""
         return moment(round(self.clock() * SECOND))

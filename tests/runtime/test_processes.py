@@ -155,6 +155,18 @@ async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, th
     assert found.value.address == "unix:/here"
 
 
+@with_two
+async def test_what_a_process_wrote_before_its_death_is_looked_for(here: Process, there: Process) -> None:
+    changed = asyncio.Event()
+    here.engine.tasks.subscribe(changed.set)
+    await here.processes.look()
+    version = here.engine.store.database.known_version
+    changed.clear()
+    await here.bury(there)
+    assert changed.is_set()
+    assert here.engine.store.database.known_version != version
+
+
 def test_nobody_can_sign_requests_for_a_process_that_has_not_joined(
     store_setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

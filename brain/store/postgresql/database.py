@@ -505,7 +505,7 @@ class PostgreSQL(Database):
                 await self._heard.wait()
         self._hears = self._heard.is_set()
         if self._hears:
-            self._note_change()
+            self.note_change()
             return
         log.info("%s announces no changes, as behind some poolers; Brain looks for them every second", self.place)
         self._stop_listening()
@@ -528,12 +528,13 @@ class PostgreSQL(Database):
                 self._heard.set()
             is_new = is_new or sender.rstrip("?") != self.process
         if is_new:
-            self._note_change()
+            self.note_change()
 
-    def _note_change(self) -> None:
-        self._version += 1
-        self.known_version = self._version, math.inf
-        self.on_change()
+    def note_change(self) -> None:
+        if self._hears:
+            self._version += 1
+            self.known_version = self._version, math.inf
+        super().note_change()
 
     async def _listen_again(self) -> None:
         """Listen again after the connection was lost. What changed meanwhile is not known."""
