@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from limits import WAIT_SECONDS
-from store_helpers import Clock, opened
+from store_helpers import Clock, DatabasePlace, database_at, opened
 
 from brain.errors import Refused, StoreError
 from brain.memory import Memory
@@ -21,7 +22,6 @@ from brain.memory.user_view import UserMemory
 from brain.messages import Chunk, Exchange, Item, Part, Text
 from brain.models.model import Model, PassRequest
 from brain.store import conversations, items, vectors
-from brain.store.sqlite.database import SQLite
 from brain.store.store import Store
 
 GROUPS = (
@@ -93,8 +93,8 @@ class BreakableStore(Store):
     busy = False
     gate: asyncio.Event | None = None
 
-    def __init__(self, path: Path | None, **more: Any) -> None:
-        super().__init__(SQLite(path, **more))
+    def __init__(self, place: DatabasePlace | Path | None, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(database_at(place, clock))
         self.reads = 0
         self.looks = Counter[str]()
         data_version = self.database.data_version
@@ -123,7 +123,7 @@ class BreakableStore(Store):
 
 @asynccontextmanager
 async def open_memory(
-    tokens: int = 400, path: Path | None = None
+    tokens: int = 400, path: DatabasePlace | Path | None = None
 ) -> AsyncIterator[tuple[Memory, BreakableStore, Clock]]:
     """A memory over a store of its own; conversations are idle after ten minutes of a clock that stands still."""
     clock = Clock(step=0)

@@ -82,6 +82,14 @@ class DatabasePlace(Protocol):
     def __call__(self, *, clock: Callable[[], float], uptime: Callable[[], float]) -> Database: ...
 
 
+def database_at(
+    place: DatabasePlace | Path | None, clock: Callable[[], float], uptime: Callable[[], float] = time.monotonic
+) -> Database:
+    """Return the database at a place, in a file, or in memory."""
+    connect = partial(SQLite, place) if place is None or isinstance(place, Path) else place
+    return connect(clock=clock, uptime=uptime)
+
+
 def place_of(setting: str) -> DatabasePlace:
     """The database that STORE names."""
     kind, _, path = setting.partition(":")
@@ -105,9 +113,7 @@ async def opened(store: S) -> AsyncIterator[S]:
 async def store_at(
     place: DatabasePlace | Path | None, clock: Clock | None = None, uptime: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[Store]:
-    """Open a store at a place, in a file, or in memory."""
-    connect = partial(SQLite, place) if place is None or isinstance(place, Path) else place
-    async with opened(Store(connect(clock=clock or Clock(), uptime=uptime))) as store:
+    async with opened(Store(database_at(place, clock or Clock(), uptime))) as store:
         yield store
 
 

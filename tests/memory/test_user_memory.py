@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from memory_helpers import BreakableStore, add_exchanges, open_memory, texts, until, view
 from msgspec.structs import replace
-from store_helpers import NOON, Clock, refuse_nul
+from store_helpers import NOON, Clock, place_of, refuse_nul
 
 from brain.errors import BadRequest, Refused, StoreError
 from brain.memory import Memory
@@ -270,6 +270,21 @@ async def test_what_other_processes_write_is_seen_in_a_moment(monkeypatch: pytes
         assert (await recent(memory), store.reads) == (["elsewhere"], reads)  # what this process writes drops nothing
         await other.delete("ada", "c1")
         assert await recent(memory) == []
+
+
+@pytest.mark.postgresql
+async def test_what_other_processes_write_is_seen_when_they_announce_it(postgresql_store_url: str) -> None:
+    place = place_of(postgresql_store_url)
+    async with open_memory(path=place) as (memory, store, _), open_memory(path=place) as (_, other, _):
+        assert await recent(memory) == []
+        await add_exchanges(other, "ada", "c1", ("elsewhere", "1"))
+
+        async def is_seen() -> bool:
+            return await recent(memory) == ["elsewhere"]
+
+        await until(is_seen)
+        reads = store.reads
+        assert (await recent(memory), store.reads) == (["elsewhere"], reads)
 
 
 @pytest.mark.parametrize(

@@ -287,9 +287,8 @@ async def test_a_fixed_text_tells_if_all_models_fail() -> None:
 
 
 @pytest.mark.anyio
-async def test_two_processes_report_once(tmp_path: Path) -> None:
-    path = f"sqlite:{tmp_path / 'brain.db'}"
-    async with opened(path) as one, opened(path) as two:
+async def test_two_processes_report_once(store_setting: str) -> None:
+    async with opened(store_setting) as one, opened(store_setting) as two:
         for engine in (one, two):
             play(engine, "Papers.")
         await finish(one, "read papers", "Forty papers.")
@@ -297,9 +296,8 @@ async def test_two_processes_report_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_report_waits_for_a_turn_of_another_process(tmp_path: Path) -> None:
-    path = f"sqlite:{tmp_path / 'brain.db'}"
-    async with opened(path) as one, opened(path) as two:
+async def test_a_report_waits_for_a_turn_of_another_process(store_setting: str) -> None:
+    async with opened(store_setting) as one, opened(store_setting) as two:
         go = asyncio.Event()
         play(one, [go, "Hello."])
         run = await one.begin(ask_for("Hi", conversation_id="c"), "native")
@@ -319,11 +317,10 @@ async def test_a_report_waits_for_a_turn_of_another_process(tmp_path: Path) -> N
 
 
 @pytest.mark.anyio
-async def test_a_frozen_process_does_not_report_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_frozen_process_does_not_report_too(store_setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LEASE_SECONDS", 0.0)  # no other process needs time to see this one
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.01)
-    path = f"sqlite:{tmp_path / 'brain.db'}"
-    async with opened(path) as slow, opened(path) as other:
+    async with opened(store_setting) as slow, opened(store_setting) as other:
         go = asyncio.Event()
         player = play(slow, [CREATE], [go, "Too late."])
         await finish(slow, "read papers", "Forty papers.")
