@@ -306,6 +306,8 @@ def index_some(tx: Tx) -> bool:
             if exchange.source != "task":
                 index(tx, row[0], exchange, user_of(tx, row[0] >> EXCHANGES))
         tx.execute("UPDATE exchange SET unindexed = 0 WHERE key = ?", row[:1])
+        # one may have been written beside the answer
+        tx.execute("DELETE FROM draft WHERE exchange = ?", row[:1])
     return len(found) == INDEXED_AT_ONCE
 
 

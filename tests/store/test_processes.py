@@ -322,8 +322,14 @@ async def test_an_ended_turn_takes_no_more(store: Store) -> None:
     await store.end(history, answer("Done"))
     assert await store.write(turns.append, history, 2, Appended("more")), "no other process has it"
     assert await store.write(turns.checkpoint, history, 2, answer("more"))
-    assert await store.read(lambda tx: tx.execute("SELECT count(*) FROM draft").fetchone()) == (0,)
+    drafts = "SELECT count(*) FROM draft"
+    assert await store.read(lambda tx: tx.execute(drafts).fetchone()) == (0,)
+    # one that another transaction wrote at the same time
+    late = 'INSERT INTO draft (exchange, last, data) VALUES (?, 3, \'{"text":"late"}\')'
+    await store.write(lambda tx: tx.execute(late, (history.key,)).rowcount)
     assert await read_turns(store, "ada", "c") == [("One", "Done", "complete")]
+    assert len(await store.list_conversations("ada", words="done")) == 1
+    assert await store.read(lambda tx: tx.execute(drafts).fetchone()) == (0,)
     assert await store.delete("ada", "c")
 
 
