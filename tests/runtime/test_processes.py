@@ -158,7 +158,7 @@ async def test_a_process_is_found_as_soon_as_it_has_an_address(here: Process, th
 @with_two
 async def test_what_a_process_wrote_before_its_death_is_looked_for(here: Process, there: Process) -> None:
     changed = asyncio.Event()
-    here.engine.tasks.subscribe(changed.set)
+    here.engine.store.database.on_change = changed.set
     await here.processes.look()
     version = here.engine.store.database.known_version
     changed.clear()
