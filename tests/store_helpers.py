@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from limits import WAIT_SECONDS
 
+from brain.errors import OutcomeUnknown
 from brain.messages import Attachment, Exchange, History, Item, Part, Text, new_process_id
 from brain.store import conversations, processes, tasks
 from brain.store.database import Database
@@ -135,6 +136,20 @@ class Blocker:
 
     def release(self) -> None:
         self._may_end.set()
+
+
+def lose_outcome(store: Store, work: Callable[..., object]) -> None:
+    """Let the next write with a function be done, but fail as if the connection was lost at its commit."""
+    write = store.write
+
+    async def write_and_fail(function: Any, *args: Any, **options: Any) -> Any:
+        result = await write(function, *args, **options)
+        if function is not work:
+            return result
+        store.write = write
+        raise OutcomeUnknown("The database cannot be reached.", may_pass=True)
+
+    store.write = write_and_fail  # type: ignore[assignment]
 
 
 def sqlite_of(store: Store) -> SQLite:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from brain.errors import BadRequest, RunsElsewhere, StoreError
+from brain.errors import BadRequest, OutcomeUnknown, RunsElsewhere, StoreError
 from brain.messages import new_process_id, process_of
 from brain.runtime.run import Run, RunOptions
 from brain.runtime.stored_exchange import StoredExchange
@@ -99,8 +99,9 @@ class Processes:
         self._lost: dict[str, asyncio.Event] = {}
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, _Waiting] = {}
-        self._beginning: set[str] = set()  # claimed turns of which this process makes runs
+        self._beginning: set[int] = set()  # exchanges of claimed turns of which this process makes runs
         self._has_orphans = False
+        self._has_unknown = False  # whether it may have claimed turns without learning of it
         self._loop: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -293,6 +294,8 @@ class Processes:
             for address in await self._store.write(processes.remove_dead):
                 _remove_socket(address)
             log.warning("the leases of %d processes are over", len(dead))
+        if self._has_unknown:
+            await self._give_back_unknown()
         if dead or self._has_orphans:
             await self._claim()
         await self._continue_waiting()
@@ -352,9 +355,19 @@ class Processes:
     async def _claim(self) -> None:
         has_more = True
         while has_more:
-            claimed, has_more = await self._store.write(turns.claim, self._recent, continues=self._continues)
+            try:
+                claimed, has_more = await self._store.write(turns.claim, self._recent, continues=self._continues)
+            except OutcomeUnknown:
+                self._has_unknown = True
+                raise
             for one in claimed:  # without a pause, so that an error with one loses no other
                 self._receive(one)
+
+    async def _give_back_unknown(self) -> None:
+        running = [one.stored.history.key for one in self._running.values()]
+        waiting = [one.claimed.history.key for one in self._waiting.values()]
+        await self._store.write(turns.give_back, [*running, *waiting, *self._beginning])
+        self._has_unknown, self._has_orphans = False, True
 
     def _receive(self, claimed: Claimed) -> None:
         """Let a claimed turn wait to be continued or interrupted."""
@@ -383,7 +396,7 @@ class Processes:
         if waiting is None or waiting.how is None or waiting.claimed.history.user != (user or ""):
             return None
         del self._waiting[turn_id]
-        self._beginning.add(turn_id)
+        self._beginning.add(waiting.claimed.history.key)
         try:
             run = await self._continue(waiting.claimed, waiting.how)
         except BadRequest as error:  # such as a model that this server no longer has
@@ -395,7 +408,7 @@ class Processes:
             self._waiting[turn_id] = waiting
             raise
         finally:
-            self._beginning.discard(turn_id)
+            self._beginning.discard(waiting.claimed.history.key)
         run.start()
         return run
 

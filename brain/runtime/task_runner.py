@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from brain.errors import BadRequest, RunsElsewhere, StoreError
+from brain.errors import BadRequest, OutcomeUnknown, RunsElsewhere, StoreError
 from brain.events import Event, SpecialistProgress, SpecialistStart
 from brain.messages import Attachment, Call, Exchange, History
 from brain.runtime.persistence import ENDING_SECONDS
@@ -93,6 +93,7 @@ class TaskRunner:
         self._own: dict[str, Task] = {}  # as they were at the last look
         self._has_news = asyncio.Event()
         self._newest = 0, 0
+        self._has_unknown = False  # whether it may have claimed tasks without learning of it
         self._checked: datetime | None = None
         self._loop: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -150,6 +151,10 @@ class TaskRunner:
         for task_id, run in self._runs.items():
             if task_id not in look.own:
                 run.stop("cancelled")
+        if self._has_unknown:
+            for task_id in look.own.keys() - self._running.keys():
+                self._begin_run(look.own[task_id])
+            self._has_unknown = False
         if look.has_stale:
             await self._store.write_unsynced(tasks.recover)
             self._has_news.set()
@@ -165,15 +170,22 @@ class TaskRunner:
             for task in due
             if task is not None
         ]
-        claimed = await self._store.write(tasks.claim, readable, self._settings.tasks_at_once, PER_USER)
+        try:
+            claimed = await self._store.write(tasks.claim, readable, self._settings.tasks_at_once, PER_USER)
+        except OutcomeUnknown:
+            self._has_unknown = True
+            raise
         for task in claimed:
-            run = self._run(task, self._running.get(task.id))
-            running = self._running[task.id] = asyncio.create_task(run, name=f"task {task.id}")
-            running.add_done_callback(partial(self._forget, task.id))
+            self._begin_run(task)
             self._own[task.id] = task
         self._notify()
         if len(claimed) < len(due) or len(due) == tasks.MAX_DUE:  # there may be more
             self._has_news.set()
+
+    def _begin_run(self, task: Task) -> None:
+        run = self._run(task, self._running.get(task.id))
+        running = self._running[task.id] = asyncio.create_task(run, name=f"task {task.id}")
+        running.add_done_callback(partial(self._forget, task.id))
 
     def _notify(self) -> None:
         """Tell the subscribers about a change for which this runner needs no look."""

@@ -539,6 +539,15 @@ def claim(tx: Tx, recent: int, *, continues: bool) -> tuple[Sequence[Claimed], b
     return [one for one in claimed if one is not None], len(found) == CLAIMED_AT_ONCE
 
 
+def give_back(tx: Tx, known: Sequence[int]) -> None:
+    """Let any process claim again the turns that this one has claimed, except those with known exchanges."""
+    tx.execute(
+        "UPDATE exchange SET process = '' WHERE unindexed = 1 AND outcome = '' AND process = ? AND epoch > 0 "
+        f"AND key NOT IN (0{', ?' * len(known)})",
+        (tx.process, *known),
+    )
+
+
 def _claimed(tx: Tx, key: int, recent: int) -> Claimed | None:
     """Return a claimed turn; None if it is interrupted instead."""
     query = (

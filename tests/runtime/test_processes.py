@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from store_helpers import lose_outcome
 from turn_helpers import Item, Player, ask_for, echo, registry_of, sends
 
-from brain.errors import BadRequest, RunsElsewhere, StoreError
+from brain.errors import BadRequest, OutcomeUnknown, RunsElsewhere, StoreError
 from brain.events import ApprovalRequired, Done, Rewind, SpecialistError, Token
 from brain.messages import Exchange
 from brain.models.model import Model
@@ -279,6 +280,28 @@ async def test_a_frozen_process_ends_no_stream_of_a_turn_that_another_one_has(he
     await run.wait_ended()
     assert (received[-1], any(isinstance(event, Done) for events in received for event in events)) == ((), False)
     assert [one.outcome for one in await there.stored()] == [""]
+
+
+@with_two
+async def test_turns_whose_claim_has_an_unknown_outcome_are_claimed_again(here: Process, there: Process) -> None:
+    known = await here.start(["One", asyncio.Event()])
+    await there.bury(here)
+    await here.processes.look()
+    await known.wait_ended()
+    await here.start([asyncio.Event()], conversation_id="d", **DETACHED)
+    lose_outcome(there.engine.store, turns.claim)
+    there.plays("Done.")
+    with pytest.raises(OutcomeUnknown):
+        await there.bury(here)
+    await there.processes.look()
+    (run,) = there.engine.runs.running
+    await run.wait_ended()
+    assert [(one.answer, one.outcome) for one in await there.stored("d")] == [("Done.", "complete")]
+    heir = await there.find(known)
+    assert heir is not None
+    assert heir.log.start == EPOCH_EVENTS  # claimed once
+    await heir.wait_ended()
+    await here.processes.look()
 
 
 @with_two

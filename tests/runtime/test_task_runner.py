@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from limits import WAIT_SECONDS
-from store_helpers import NO_LIMITS, TOMORROW, fact, opened, sqlite_of, task_of
+from store_helpers import NO_LIMITS, TOMORROW, fact, lose_outcome, opened, sqlite_of, task_of
 from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import Context, specialist
@@ -402,6 +402,19 @@ def test_a_task_reads_the_files_of_its_conversation() -> None:
             await runner.finish(await runner.add())
             question = player.requests[-1][-1].content
             assert ("notes.txt" in question, "Buy milk." in question) == (True, True)
+
+    asyncio.run(main())
+
+
+def test_a_task_whose_claim_has_an_unknown_outcome_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_runner, "LOOK_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with running() as runner:
+            runner.play("Done.")
+            lose_outcome(runner.engine.store, tasks.claim)
+            task = await runner.finish(await runner.add())
+            assert (task.state, task.result, task.run) == ("succeeded", "Done.", 1)
 
     asyncio.run(main())
 
