@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from heapq import nlargest, nsmallest
-from itertools import islice
 
 from brain.errors import BadRequest
 from brain.messages import Category, Item, Kind
@@ -64,7 +63,7 @@ def list_items(
     filters = {clause: value for clause, value in (("i.kind = ?", kind), ("i.category = ?", category)) if value}
     clauses = " AND ".join(("i.account = ?", "(i.created, i.key) < (?, ?)", *filters))
     newest = f"{_SELECT} WHERE {clauses} ORDER BY i.created DESC, i.key DESC"
-    return list(islice(rows.readable(rows.read_item, tx.execute(newest, (number, *place, *filters.values()))), limit))
+    return rows.read_first(tx, rows.read_item, newest, (number, *place, *filters.values()), limit)
 
 
 def find(tx: Tx, user: str, item_id: str) -> Item | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from brain.errors import StoreError
 from brain.messages import Exchange, FormerText, Item, Marks
+from brain.store.tx import Tx
 from brain.strict_json import replace_json_surrogates
 
 log = logging.getLogger("brain")
@@ -42,6 +43,19 @@ def readable(read: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
             yield read(row)
         except Damaged as damaged:
             log.warning("%s is damaged and was skipped", damaged.row)
+
+
+def read_first(tx: Tx, read: Callable[[Any], T], query: str, values: Sequence[Any], limit: int) -> list[T]:
+    """Return what `readable` yields of the first rows of a query without a limit: not all engines read rows lazily."""
+    found: list[T] = []
+    offset = 0
+    while len(found) < limit:
+        some = tx.execute(f"{query} LIMIT ? OFFSET ?", (*values, limit, offset)).fetchall()
+        found += readable(read, some)
+        offset += limit
+        if len(some) < limit:
+            break
+    return found[:limit]
 
 
 class _Marks(msgspec.Struct):

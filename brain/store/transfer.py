@@ -166,13 +166,15 @@ def export(tx: Tx, user: str) -> Iterator[list[dict[str, Any]]]:
                     for exchange in rows.readable(rows.read_exchange, some)
                 ]
             )
-    found = tx.execute(
-        f"SELECT {rows.ITEM}, s.question_id FROM {rows.ITEMS} LEFT JOIN conversation m ON m.memory = i.key "
-        "AND m.key = i.conversation LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.account = ? ORDER BY i.key",
-        (number,),
+    query = (
+        f"SELECT {rows.ITEM}, s.question_id, i.key FROM {rows.ITEMS} LEFT JOIN conversation m ON m.memory = i.key "
+        "AND m.key = i.conversation LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.account = ? AND i.key > ? "
+        "ORDER BY i.key LIMIT ?"
     )
-    while some := found.fetchmany(TOGETHER):
-        records = rows.readable(lambda row: ItemRecord(**_fields(rows.read_item(row[:-1])), last=row[-1]), some)
+    key = 0
+    while some := tx.execute(query, (number, key, TOGETHER)).fetchall():
+        *_, key = some[-1]
+        records = rows.readable(lambda row: ItemRecord(**_fields(rows.read_item(row[:-2])), last=row[-2]), some)
         yield _to_json(list(records))
     yield _to_json([Preferences(users.recalls(tx, user))])
 

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import islice
 from operator import mul
+from typing import Any
 
 from brain.messages import Item, Kind
 from brain.store import counts, items, rows, users
@@ -117,16 +117,18 @@ def lacking(tx: Tx, model: str, limit: int) -> list[tuple[str, Item]]:
         ("i.embedded > '' AND i.embedded < ?", (model, model)),
         ("i.embedded > ?", (model, model)),
     ):
-        some = tx.execute(
+        query = (
             f"SELECT a.name, {rows.ITEM} FROM {rows.ITEMS} JOIN account a ON a.key = i.account "
             f"WHERE {clause} AND a.name IS NOT NULL "
             "AND NOT EXISTS (SELECT 1 FROM embedding v WHERE v.item = i.key AND v.model = ?) "
-            "ORDER BY i.embedded DESC, i.key DESC",
-            models,
+            "ORDER BY i.embedded DESC, i.key DESC"
         )
-        readable = rows.readable(lambda row: (str(row[0]), rows.read_item(row[1:])), some)
-        found += islice(readable, limit - len(found))
+        found += rows.read_first(tx, _read_owned, query, models, limit - len(found))
     return found
+
+
+def _read_owned(row: Sequence[Any]) -> tuple[str, Item]:
+    return str(row[0]), rows.read_item(row[1:])
 
 
 def write(tx: Tx, embedded: Sequence[tuple[str, str, str, ItemEmbedding]], model: str) -> None:

@@ -27,6 +27,22 @@ async def lacking(store: Store, model: str, limit: int = 9) -> list[tuple[str, s
     return [(user, item.id) for user, item in await store.search(vectors.lacking, model, limit)]
 
 
+@pytest.mark.parametrize("damaged", [0, 1, 2, 3, 5, 8])
+async def test_damaged_items_leave_no_gaps_in_a_page(store: Store, damaged: int) -> None:
+    names = [f"f{n}" for n in range(8)]
+    for n, name in enumerate(names):
+        await store.write(items.put, "ada", fact(name, "jazz", n))
+    newest = names[::-1]
+    damage = f"UPDATE item SET former = '[{{' WHERE id IN ({', '.join(map(repr, ('', *newest[:damaged])))})"
+    await store.write(lambda tx: tx.execute(damage).rowcount)
+    left = newest[damaged:]
+    assert ids(await store.read(items.list_items, "ada", limit=2)) == left[:2]
+    assert [name for _, name in await lacking(store, "m", 2)] == left[:2]
+    assert ids(await store.read(items.list_items, "ada", limit=9)) == left
+    records = [record async for record in store.export("ada")]
+    assert [record["id"] for record in records if record["kind"] == "item"] == left[::-1]
+
+
 async def test_an_item_is_read_as_it_was_written(store: Store) -> None:
     await add_turn(store, "ada", "c")
     whole = Item(
