@@ -12,6 +12,8 @@ from brain.store.schema import PROCESS_SECRET, VERSION
 from brain.store.tx import Tx
 
 LEASE_SECONDS = 3.0
+MAX_STEP_SECONDS = 60.0
+"""A clock of a server that is set back by less ends no lease."""
 
 
 class Process(NamedTuple):
@@ -34,7 +36,7 @@ def read(tx: Tx) -> list[Process]:
     found = tx.execute("SELECT id, address, until, is_stopping FROM process ORDER BY id")
     # a lease that is too long is from before a restart of the machine, which set the clock to 0
     return [
-        Process(name, address, not tx.uptime <= until <= _until(tx), bool(stops))
+        Process(name, address, not tx.uptime <= until <= _latest(tx), bool(stops))
         for name, address, until, stops in found
     ]
 
@@ -64,7 +66,7 @@ def remove(tx: Tx) -> None:
 def remove_dead(tx: Tx) -> list[str]:
     """Remove the processes whose lease is over, except this one; return their addresses."""
     query = "DELETE FROM process WHERE until NOT BETWEEN ? AND ? AND id <> ? RETURNING address"
-    return [str(address) for (address,) in tx.execute(query, (tx.uptime, _until(tx), tx.process)).fetchall()]
+    return [str(address) for (address,) in tx.execute(query, (tx.uptime, _latest(tx), tx.process)).fetchall()]
 
 
 def remove_all(tx: Tx) -> None:
@@ -74,3 +76,8 @@ def remove_all(tx: Tx) -> None:
 
 def _until(tx: Tx) -> int:
     return tx.uptime + round(LEASE_SECONDS * SECOND)
+
+
+def _latest(tx: Tx) -> int:
+    """Return the latest end of a lease that is not from before a restart of the machine."""
+    return _until(tx) + round(MAX_STEP_SECONDS * SECOND)

@@ -119,6 +119,13 @@ async def test_a_process_lives_until_its_lease_is_over(machine: Machine) -> None
     assert await machine.others() == []
 
 
+async def test_a_clock_that_is_set_back_ends_no_lease(machine: Machine) -> None:
+    machine.uptime.now -= 0.5
+    one, _, _ = machine.stores
+    assert await machine.others() == [(False, False), (False, False)]
+    assert await one.write(processes.remove_dead) == []
+
+
 async def test_leases_from_before_a_restart_of_the_machine_are_over(machine: Machine) -> None:
     machine.uptime.now -= 100
     one, _, _ = machine.stores
