@@ -715,7 +715,7 @@ class Servers:
             _, _, err = await asyncio.to_thread(server.end)
         with (self.folder / "log").open("a") as file:
             file.write(f"{err}\n----\n")
-        for line in err.splitlines():
+        for line in err.splitlines() if "Brain is running" in err else ():  # else it was stopped before it served
             if "Traceback" in line or re.match(r"(ERROR|CRITICAL)", line):
                 if judge.is_lenient and "Traceback" not in line:
                     judge.counts["errors in the log"] += 1
