@@ -115,7 +115,7 @@ def test_results_have_numbered_passages_and_citations(documentation: Documentati
         ("how do I write a specialist", "Write your first specialist"),
         ("how do I write my own specialist", "Write your first specialist"),
         ("how do I run Brain behind a proxy", "nginx › Run Brain behind a proxy"),
-        ("how do I back up the database", "Back up and restore › Back up the database"),
+        ("how do I back up the database", "Back up and restore › Back up a PostgreSQL database"),
         ("how do I connect Ollama or an OpenAI compatible server", "Connect Ollama"),
         ("how do I use it as a library without the server", "Wrap your own stream"),
         ("what does 409 busy mean", "Troubleshooting › 409 busy"),
