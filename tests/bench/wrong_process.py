@@ -471,7 +471,7 @@ def stop_on(wire: str) -> "Kind":
     path, body = WIRES[wire]
 
     async def stop_on_wire(server: Served, owner: Worker, asked: Worker, label: str) -> float:
-        headers = {"x-conversation-id": f"chat-{label}"}
+        headers = {"x-conversation-id": f"chat-{label}", "connection": "close"}
         async with opened(owner, "POST", path, body(f"play:100000:50:end:{label}"), **headers) as (_, reader):
             assert await until(reader, b" @")
             began = time.monotonic()
