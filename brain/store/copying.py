@@ -1,11 +1,11 @@
-"""Copies all rows of a store to another database, with their keys. It can be cut off anywhere and continued.
+"""Copies all rows of a store to another database, with their keys. It can end anywhere and be continued.
 
 The rows of a table are copied in the order of their primary key, in small transactions. So a table with the column
-`key` continues after its greatest key; the few others start again. The words of the full-text indexes are made anew,
+`key` continues after its greatest key; the few others start again. The words of the full-text indexes are indexed again,
 since each engine stores them in its own way.
 
-Marks in the table `exam` name the copy in both databases. Opening the source in any other way removes its mark, and
-what was copied before is then outdated. No other process opens a copy that is not complete.
+Marks in the table `server_value` name the copy in both databases. Opening the source in any other way removes its mark,
+and what was copied before is then outdated. No other process opens a copy that is not complete.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ NOTICE_SECONDS = 1.0
 """How long a process may take to renew its lease after another one has come, in addition to the lease."""
 
 SOURCE, UNFINISHED, COMPLETE = "copied store", "unfinished copy", "complete copy"
-"""Names of the marks in the table `exam`, of a store that is copied and of its copy; the value is the copy's ID."""
-_NOT_COPIED = ("exam", "process", "leftover")
+"""Names of the marks in the table `server_value`, of a store and of its copy; the value is the copy's ID."""
+_NOT_COPIED = ("server_value", "process", "leftover")
 """Tables that are copied first, belong to running processes, or are about SQLite's file."""
 _TABLES = tuple(name for name in schema.TABLES if name not in _NOT_COPIED)
 """In an order in which each row comes after those to which it refers, except for `conversation.memory`."""
@@ -61,13 +61,13 @@ class Progress:
 
 def marks(tx: Tx) -> dict[str, str]:
     """Return the IDs of copies by the names of their marks."""
-    query = "SELECT name, result FROM exam WHERE name IN (?, ?, ?)"
+    query = "SELECT name, value FROM server_value WHERE name IN (?, ?, ?)"
     return dict(tx.execute(query, (SOURCE, UNFINISHED, COMPLETE)).fetchall())
 
 
 def remove_marks(tx: Tx) -> None:
     """Remove the marks of complete copies, since the database is used from now on."""
-    tx.execute("DELETE FROM exam WHERE name IN (?, ?)", (SOURCE, COMPLETE))
+    tx.execute("DELETE FROM server_value WHERE name IN (?, ?)", (SOURCE, COMPLETE))
 
 
 async def copy(source: Database, target: Database, progress: Progress) -> Mapping[str, int]:
@@ -148,14 +148,14 @@ def _mark(tx: Tx) -> str:
         raise StoreError("The store to copy is an unfinished copy itself.")
     if SOURCE not in found:
         found[SOURCE] = secrets.token_hex(16)
-        tx.execute("INSERT INTO exam (name, result) VALUES (?, ?)", (SOURCE, found[SOURCE]))
+        tx.execute("INSERT INTO server_value (name, value) VALUES (?, ?)", (SOURCE, found[SOURCE]))
     return found[SOURCE]
 
 
 def _server_rows(tx: Tx) -> dict[str, str]:
-    """Return the rows of `exam`, such as secrets, without marks."""
-    found = dict(tx.execute("SELECT name, result FROM exam").fetchall())
-    return {name: result for name, result in found.items() if name not in (SOURCE, UNFINISHED, COMPLETE)}
+    """Return the rows of `server_value`, such as secrets, without marks."""
+    found = dict(tx.execute("SELECT name, value FROM server_value").fetchall())
+    return {name: value for name, value in found.items() if name not in (SOURCE, UNFINISHED, COMPLETE)}
 
 
 async def _prepare(target: Database, copy_id: str, server_rows: Mapping[str, str], progress: Progress) -> None:
@@ -191,9 +191,9 @@ def _empty(tx: Tx, table: str) -> None:
 
 
 def _begin(tx: Tx, copy_id: str, server_rows: Mapping[str, str]) -> None:
-    tx.execute("DELETE FROM exam")
+    tx.execute("DELETE FROM server_value")
     found = [*server_rows.items(), (UNFINISHED, copy_id)]
-    tx.executemany("INSERT INTO exam (name, result) VALUES (?, ?)", found)
+    tx.executemany("INSERT INTO server_value (name, value) VALUES (?, ?)", found)
 
 
 async def _copy_rows(source: Database, target: Database, copy_id: str, progress: Progress) -> None:
@@ -302,7 +302,7 @@ def _finish(tx: Tx, last_keys: Mapping[str, int]) -> None:
     for table, last in last_keys.items():
         ((copied,),) = tx.execute(f"SELECT coalesce(max(key), 0) FROM {table}").fetchall()
         tx.set_last_key(table, max(last, copied))
-    tx.execute("UPDATE exam SET name = ? WHERE name = ?", (COMPLETE, UNFINISHED))
+    tx.execute("UPDATE server_value SET name = ? WHERE name = ?", (COMPLETE, UNFINISHED))
 
 
 async def _compare(source: Database, target: Database, copy_id: str) -> None:
@@ -325,7 +325,7 @@ async def _compare(source: Database, target: Database, copy_id: str) -> None:
 
 
 def _mark_unfinished(tx: Tx) -> None:
-    tx.execute("UPDATE exam SET name = ? WHERE name = ?", (UNFINISHED, COMPLETE))
+    tx.execute("UPDATE server_value SET name = ? WHERE name = ?", (UNFINISHED, COMPLETE))
 
 
 def _count(tx: Tx) -> dict[str, int]:

@@ -45,7 +45,7 @@ def add(tx: Tx, address: str) -> str:
     """Add this process, and return the secret that all processes share."""
     query = "INSERT INTO process (id, address, until, version) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
     tx.execute(query, (tx.process, address, _until(tx), VERSION))
-    return str(tx.execute("SELECT result FROM exam WHERE name = ?", (PROCESS_SECRET,)).fetchone()[0])
+    return str(tx.execute("SELECT value FROM server_value WHERE name = ?", (PROCESS_SECRET,)).fetchone()[0])
 
 
 def renew(tx: Tx, address: str) -> None:

@@ -18,9 +18,9 @@ APPLICATION = 0x42726E31
 EXCHANGES = 32
 """Bits of an exchange's key that number it within its conversation; those above are the conversation's."""
 ANSWER_KEY = "key of answers"
-"""Name of the secret in the table `exam` with which answers are hashed."""
+"""Name of the secret in the table `server_value` with which answers are hashed."""
 PROCESS_SECRET = "secret of processes"
-"""Name of the secret in the table `exam` with which processes sign the requests that they forward."""
+"""Name of the secret in the table `server_value` with which processes sign the requests that they forward."""
 VERSION = 18
 
 TABLES = {
@@ -196,7 +196,7 @@ TABLES = {
         value BLOB NOT NULL,
         UNIQUE (item, model)
     ) STRICT""",
-    "exam": "CREATE TABLE exam (name TEXT PRIMARY KEY, result TEXT NOT NULL) STRICT",
+    "server_value": "CREATE TABLE server_value (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     "leftover": "CREATE TABLE leftover (removed INTEGER NOT NULL, swept INTEGER NOT NULL) STRICT",
 }
 
@@ -239,7 +239,7 @@ INDEXES = (
 def add_secrets() -> Iterator[str]:
     """Yield the statements that add new secrets."""
     for name in (ANSWER_KEY, PROCESS_SECRET):
-        yield f"INSERT INTO exam (name, result) VALUES ('{name}', '{secrets.token_hex(32)}')"
+        yield f"INSERT INTO server_value (name, value) VALUES ('{name}', '{secrets.token_hex(32)}')"
 
 
 CREATE = (

@@ -11,14 +11,14 @@ REPORT_SECONDS = 30 * 86_400_000_000
 
 def server_value(tx: Tx, name: str) -> str | None:
     """Return the value stored under a name: the result of an embedding check, or what is known about a model."""
-    row = tx.execute("SELECT result FROM exam WHERE name = ?", (name,)).fetchone()
+    row = tx.execute("SELECT value FROM server_value WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def set_server_value(tx: Tx, name: str, value: str) -> None:
     """Store a value under a name, for other processes."""
     tx.execute(
-        "INSERT INTO exam (name, result) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET result = excluded.result",
+        "INSERT INTO server_value (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (name, value),
     )
 

@@ -17,18 +17,20 @@ SECOND_VERSION = 14
 """Written by 0.2.0."""
 VERSIONS = (*FIRST_VERSIONS, SECOND_VERSION)
 
-_RENAMED = {"user": "account", "vector": "embedding"}
+_RENAMED = {"user": "account", "vector": "embedding", "exam": "server_value"}
 """Tables that have another name now."""
-_CHANGED_FIRST = ("user", "conversation", "exchange", "item", "vector")
+_CHANGED_FIRST = ("user", "conversation", "exchange", "item", "vector", "exam")
 """Tables of 0.1.0 that `_COPY_FIRST` copies into the present ones."""
-_UNCHANGED_FIRST = ("file", "exam", "leftover")
+_UNCHANGED_FIRST = ("file", "leftover")
 _JSON_COLUMNS = ("before", "behind", "parts", "about")
 _COLUMNS = (
     *("said", "question", "source", "question_id", "answer_id", "model", "tokens", "files", "recalled", "outside"),
     *("asked", "answered", "outcome", *_JSON_COLUMNS),
 )
 """Columns of an exchange of 0.1.0 that are one JSON text now."""
+_COPY_VALUES = "INSERT INTO server_value (name, value) SELECT name, result FROM old_exam"
 _COPY_FIRST = (
+    _COPY_VALUES,
     """INSERT INTO account (key, name, recalls, bytes, revision)
         SELECT key, name, recalls, bytes, revision FROM old_user""",
     f"""INSERT INTO conversation (key, account, id, created, updated, used, named, last, bytes, messages, sources,
@@ -59,11 +61,12 @@ _COPY_FIRST = (
 )
 
 _CHANGED_SECOND = (
-    *("user", "conversation", "exchange", "item", "task", "task_usage", "channel", "channel_cursor", "vector"),
+    *("user", "conversation", "exchange", "item", "task", "task_usage", "channel", "channel_cursor", "vector", "exam"),
 )
 """Tables of 0.2.0 that `_COPY_SECOND` copies into the present ones."""
 _NEW_SECOND = ("answer", "import", "draft", "process")
 _COPY_SECOND = (
+    _COPY_VALUES,
     """INSERT INTO account (key, name, recalls, bytes, revision, claimed)
         SELECT key, CASE hidden WHEN 0 THEN name END, recalls, bytes, revision, claimed FROM old_user""",
     """INSERT INTO conversation (key, account, id, created, updated, used, named, last, bytes, messages, sources,

@@ -764,7 +764,7 @@ def advertised(folder: Path, workers: int, port: int) -> Iterator[tuple[Sequence
         while len(found) < workers:  # the greeting may come before
             with closing(sqlite3.connect(folder / "brain.db")) as db:
                 found = db.execute("SELECT id, address FROM process WHERE address <> '' ORDER BY address").fetchall()
-                ((secret,),) = db.execute("SELECT result FROM exam WHERE name = ?", (PROCESS_SECRET,))
+                ((secret,),) = db.execute("SELECT value FROM server_value WHERE name = ?", (PROCESS_SECRET,))
         yield found, bytes.fromhex(secret)
         brain.process.send_signal(signal.SIGTERM)
         code, _, err = brain.end()

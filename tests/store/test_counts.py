@@ -153,7 +153,7 @@ async def change(store: Store, step: str, user: str, other: str, number: int) ->
 
 
 def delete_all(tx: Tx) -> None:
-    for table in (*(schema.TABLES.keys() - {"exam", "leftover"}), "exchange_words", "item_words"):
+    for table in (*(schema.TABLES.keys() - {"server_value", "leftover"}), "exchange_words", "item_words"):
         tx.execute(f"DELETE FROM {table}")
 
 

@@ -102,7 +102,10 @@ async def test_values_come_back_as_they_were_written(store: Store) -> None:
 
 
 async def test_a_write_that_fails_changes_nothing_and_no_other_write(store: Store) -> None:
-    wrong = {"a column": "SELECT nothing FROM blocked", "a key": "INSERT INTO exam VALUES ('a', 'b'), ('a', 'b')"}
+    wrong = {
+        "a column": "SELECT nothing FROM blocked",
+        "a key": "INSERT INTO server_value VALUES ('a', 'b'), ('a', 'b')",
+    }
 
     def fail(tx: Tx, how: str) -> None:
         add_value(tx, 10)

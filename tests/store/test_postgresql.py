@@ -543,7 +543,7 @@ async def test_errors_quote_nothing_that_is_stored_or_looked_for(store: Store) -
     statements = (
         "SELECT to_tsquery('brain', 'secret & (')",
         "SELECT CAST(text AS BIGINT) FROM item",
-        "INSERT INTO exam VALUES ('secret', 'a'), ('secret', 'b')",
+        "INSERT INTO server_value VALUES ('secret', 'a'), ('secret', 'b')",
         "SELECT secret FROM item",
     )
     for statement in statements:
