@@ -151,12 +151,14 @@ def export(tx: Tx, user: str) -> Iterator[list[dict[str, Any]]]:
     for key, conversation_id, title, created, named, private in tx.execute(query, (number,)).fetchall():
         record = ConversationRecord(conversation_id, title, rows.moment(created), bool(named), bool(private))
         yield _to_json([record])
-        query = "SELECT id, name, type, data FROM file WHERE conversation = ? ORDER BY id"
-        for row in tx.execute(query, (key,)):  # one at a time, since files may be large
+        files = tx.execute("SELECT key FROM file WHERE conversation = ? ORDER BY id", (key,)).fetchall()
+        for file in files:  # one at a time, since they may be large
+            row = tx.execute("SELECT id, name, type, data FROM file WHERE key = ?", file).fetchone()
             yield _to_json([FileRecord(conversation_id, *row)])
-        query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key"
-        found = tx.execute(query, exchanges.span(key))
-        while some := found.fetchmany(TOGETHER):
+        query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?"
+        first, last = exchanges.span(key)
+        while some := tx.execute(query, (first, last, TOGETHER)).fetchall():
+            first = some[-1][0] + 1
             yield _to_json(
                 [
                     ExchangeRecord(
