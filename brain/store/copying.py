@@ -1,8 +1,8 @@
 """Copies all rows of a store to another database, with their keys. It can end anywhere and be continued.
 
 The rows of a table are copied in the order of their primary key, in small transactions. So a table with the column
-`key` continues after its greatest key; the few others start again. The words of the full-text indexes are indexed again,
-since each engine stores them in its own way.
+`key` continues after its greatest key; the few others start again. The words are indexed again, since each engine
+stores them in its own way.
 
 Marks in the table `server_value` name the copy in both databases. Opening the source in any other way removes its mark,
 and what was copied before is then outdated. No other process opens a copy that is not complete.

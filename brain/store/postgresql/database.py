@@ -43,11 +43,11 @@ MAX_PAUSE = 2.0
 """Longest time between two attempts to connect, in seconds."""
 FROZEN_SECONDS = 2.0
 """After this time without a statement, the server ends a transaction, whose process may be frozen or cut off. Others
-wait for its locks meanwhile."""
+wait for its locks until then."""
 BUSY_SECONDS = 10.0
 """How long a write waits for others."""
 ALONE_SECONDS = 0.2
-"""How long a write that runs alone holds up others that begin while it waits for those that run."""
+"""How long a write that runs alone delays new ones while it waits for running ones."""
 ATTEMPTS = 3
 """How often a transaction is tried whose connection was lost, or that stood in another one's way."""
 PREPARED_AFTER = 5
@@ -159,7 +159,7 @@ class PostgreSQL(Database):
         self._connections: set[Connection] = set()
         self._lock = threading.Lock()  # of what follows
         self._failures = 0
-        self._away_until = -math.inf
+        self._reached_at = self._away_until = -math.inf
         self._lanes: WeakValueDictionary[tuple[str, bool], asyncio.Lock] = WeakValueDictionary()
         self._pending: set[asyncio.Task[Any]] = set()
         self._give_up_at = math.inf
@@ -178,11 +178,13 @@ class PostgreSQL(Database):
     # Opening and closing
 
     async def open(self, take_over: Work[None]) -> None:
-        """Open the database as `Database` says. What dead processes left is found by their leases."""
+        """Open the database as `Database` says. Turns and tasks of dead processes are found later, by their leases."""
         self._loop = asyncio.get_running_loop()
         try:
             with self._explaining():
-                await self._listen()
+                if not await self._listen():
+                    message = "%s announces no changes, as behind some poolers; Brain looks for them every second"
+                    log.info(message, self.place)
                 await self._run(self._threads, partial(self._write, tables.prepare, None, durable=True, alone=False))
         except BaseException:
             await self.close()
@@ -236,7 +238,8 @@ class PostgreSQL(Database):
         Raises:
             StoreError: The server cannot be reached, or rejects the connection.
         """
-        if time.monotonic() < self._away_until:
+        began = time.monotonic()
+        if began < self._away_until:
             raise StoreError(UNREACHABLE, may_pass=True)
         try:
             connection = psycopg.connect(
@@ -248,16 +251,21 @@ class PostgreSQL(Database):
             )
         except psycopg.Error as error:
             with self._lock:
-                self._failures += 1
-                pause = min(MAX_PAUSE, 0.05 * 2**self._failures)
-                self._away_until = time.monotonic() + pause
+                has_returned = self._reached_at > began
+                if not has_returned:
+                    self._failures += 1
+                    pause = min(MAX_PAUSE, 0.05 * 2**self._failures)
+                    self._away_until = time.monotonic() + pause
                 is_new = self._is_open and self._failures == 1
+            if has_returned:  # as another thread has seen
+                return self._connect()
             detail = str(error).strip().partition("\n")[0]
             if is_new:
                 log.error("%s cannot be reached: %s", self.place, detail)  # noqa: TRY400 - it has no more to say
             raise StoreError(UNREACHABLE, detail, may_pass=True) from None
         with self._lock:
             has_failed, self._failures, self._away_until = self._failures > 0, 0, -math.inf
+            self._reached_at = time.monotonic()
             self._connections.add(connection)
         if has_failed:
             log.info("%s is reached again", self.place)
@@ -321,8 +329,8 @@ class PostgreSQL(Database):
 
     def _write(self, work: Work[T], owner: str | None, *, durable: bool, alone: bool) -> T:
         """Run a write in this thread; again if it can be repeated."""
-        begin = _begin(owner, durable)
         until = min(time.monotonic() + BUSY_SECONDS, self._give_up_at)
+        begin = _begin(owner, durable, ALONE_SECONDS if owner is None else max(until - time.monotonic(), ALONE_SECONDS))
         attempt = 0
         while True:
             try:
@@ -491,8 +499,8 @@ class PostgreSQL(Database):
             self._version += 1
         return self._version
 
-    async def _listen(self) -> None:
-        """Open the connection that listens, and find out whether it hears: behind some poolers it does not."""
+    async def _listen(self) -> bool:
+        """Open the connection that listens; return whether it gets announcements: behind some poolers it does not."""
         connection = self._listener = await self._run(self._threads, self._connect)
         await self._run(self._threads, lambda: connection.execute(f"LISTEN {CHANNEL}") and None)
         self._heard.clear()
@@ -506,9 +514,9 @@ class PostgreSQL(Database):
         self._hears = self._heard.is_set()
         if self._hears:
             self.note_change()
-            return
-        log.info("%s announces no changes, as behind some poolers; Brain looks for them every second", self.place)
-        self._stop_listening()
+        else:
+            self._stop_listening()
+        return self._hears
 
     def _hear(self) -> None:
         """Read what the connection that listens has received."""
@@ -537,15 +545,14 @@ class PostgreSQL(Database):
         super().note_change()
 
     async def _listen_again(self) -> None:
-        """Listen again after the connection was lost. What changed meanwhile is not known."""
+        """Listen again after the connection was lost. What has changed since then is not known."""
         while not self._is_closing:
             try:
-                await self._listen()
+                if await self._listen():
+                    return
             except (StoreError, psycopg.Error):
                 self._stop_listening()
-                await asyncio.sleep(MAX_PAUSE)
-            else:
-                return
+            await asyncio.sleep(MAX_PAUSE)
 
     def _stop_listening(self) -> None:
         self._hears = False
@@ -649,17 +656,21 @@ def _translate(query: str) -> tuple[str, Sequence[str]]:
     return _PARAMETER.sub(number, query), names
 
 
-def _begin(owner: str | None, durable: bool) -> str:
-    """Return the statements that begin a write, in one round trip: the last one returns its ID and time."""
+def _begin(owner: str | None, durable: bool, seconds: float) -> str:
+    """Return the statements that begin a write, in one round trip: the last one returns its ID and time.
+
+    Args:
+        seconds: How long it waits for others.
+    """
     if owner is None:
-        wait, locks = ALONE_SECONDS, f"pg_advisory_xact_lock({_lock_key('')})"
+        locks = f"pg_advisory_xact_lock({_lock_key('')})"
     else:
         shared = f"pg_advisory_xact_lock_shared({_lock_key('')})"
-        wait, locks = BUSY_SECONDS, f"{shared}, pg_advisory_xact_lock({_lock_key(owner)})"
+        locks = f"{shared}, pg_advisory_xact_lock({_lock_key(owner)})"
     return (
         "BEGIN ISOLATION LEVEL READ COMMITTED; "
         f"SET LOCAL idle_in_transaction_session_timeout = {round(FROZEN_SECONDS * 1000)}; "
-        f"SET LOCAL lock_timeout = {round(wait * 1000)}; "
+        f"SET LOCAL lock_timeout = {round(seconds * 1000)}; "
         f"{'' if durable else 'SET LOCAL synchronous_commit = off; '}"
         f"SELECT {locks}, pg_current_xact_id()::text, {_TIME}"
     )
