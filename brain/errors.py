@@ -200,7 +200,7 @@ class StoreError(BrainError):
 
 
 class OutcomeUnknown(StoreError):
-    """The connection to the database was lost while a write was committed, and the database cannot be asked."""
+    """The connection to the database was lost while a write was committed: its outcome is not known."""
 
 
 class Refused(BrainError):

@@ -5,7 +5,7 @@ import socket
 
 
 def reserve_port() -> tuple[socket.socket, int]:
-    """Find a free port of 127.0.0.1 that is given to nobody else while the socket is open.
+    """Find a free port of 127.0.0.1 that no other program gets while the socket is open.
 
     A server that sets SO_REUSEADDR, as most do, can listen on it, stop, and listen again.
     """

@@ -98,7 +98,7 @@ class _Server:
 
 
 class Cluster:
-    """A PostgreSQL server with its databases; it has its port also while it does not run.
+    """A PostgreSQL server with its databases; it keeps its port while it is stopped.
 
     Attributes:
         log: The last lines that it wrote.
@@ -120,7 +120,7 @@ class Cluster:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     def create_database(self, name: str, template: str = "template1") -> str:
-        """Copy a database that nobody is connected to; return the URL of the copy."""
+        """Copy a database without connections; return the URL of the copy."""
         self.execute(f"CREATE DATABASE {name} OWNER {USER} TEMPLATE {template}")
         return self.url(name)
 
@@ -176,7 +176,7 @@ class Cluster:
         try:
             yield
         finally:
-            if process.poll() is None:  # else they were killed meanwhile
+            if process.poll() is None:  # else it was killed
                 for pid in (*children, process.pid):
                     os.kill(pid, signal.SIGCONT)
 
@@ -187,7 +187,7 @@ class Cluster:
         self._reserved.close()
 
     def _freeze(self) -> tuple["subprocess.Popen[str]", list[int]]:
-        """Pause the process and then its children, which it can neither add to nor reap meanwhile."""
+        """Pause the process and then its children, so that it can neither add nor reap any."""
         assert self._server is not None
         process = self._server.process
         process.send_signal(signal.SIGSTOP)

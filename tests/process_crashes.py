@@ -667,7 +667,7 @@ class Servers:
         }
 
     async def start(self, judge: Judge, servers: int = 1, workers: int = 1) -> None:
-        """Start so many servers, each with workers, or all replicas; clients then ask any of them."""
+        """Start this number of servers, each with workers, or all replicas; clients then ask any of them."""
         for number in range(self.options.replicas or servers):
             self.running.append(self._start(number, workers, 0))
         self._workers = workers

@@ -256,7 +256,7 @@ class Processes:
         self._read_at = now
         if now < self._patient_until:
             found = {key: one._replace(is_over=False) for key, one in found.items()}
-        if self._others.keys() - found.keys():  # a process that died announced its last changes to nobody
+        if self._others.keys() - found.keys():  # a process that died has not announced its last changes
             self._store.database.note_change()
         self._others = found
         for process in [one for one in self._lost if one not in found or found[one].is_over]:

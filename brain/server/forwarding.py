@@ -33,7 +33,7 @@ SIGNED_SECONDS = 60.0
 READ_AHEAD = 2
 """Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
 CONNECT_SECONDS = 3.0
-"""Time limit for a connection to the owner: a machine that is off rejects none. After so long, its lease is over."""
+"""Time limit for a connection to the owner: a machine that is off rejects none. After this time, its lease is over."""
 PROBE_SECONDS, PROBES = 5, 3
 """Interval of the system's probes of an idle connection between machines, and how many can stay unanswered."""
 MISDIRECTED = 421

@@ -142,7 +142,7 @@ async def _is_used(database: Database) -> bool:
 
 
 def _mark(tx: Tx) -> str:
-    """Mark a store as copied; return the ID of the copy, that of an earlier attempt if nobody has used it since."""
+    """Mark a store as copied; return the ID of the copy, that of an earlier attempt unless it was used since then."""
     found = marks(tx)
     if UNFINISHED in found:
         raise StoreError("The store to copy is an unfinished copy itself.")

@@ -12,7 +12,7 @@ from brain.store.tx import Tx
 IMPORT_LEASE = 30 * SECOND
 """An import that does not renew its lease for this long, in microseconds, is deleted."""
 MAX_LEASE = 2 * IMPORT_LEASE
-"""A lease that ends after so long came from a wrong clock. Transactions that began a moment later have longer ones."""
+"""A lease that ends later than this is from a wrong clock. Transactions that began a little later have longer ones."""
 REMOVED_ROWS, REMOVED_BYTES = 64, 1024 * 1024
 """Approximate limits of one transaction that removes rows. A file may have 16 MiB, all of which is overwritten."""
 

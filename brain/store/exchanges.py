@@ -212,7 +212,7 @@ class Place(NamedTuple):
     """The place of a conversation in its user's list, which is ordered by the time of use.
 
     Attributes:
-        top: the key of the first conversation, and `top_used` its time of use; None if there is none.
+        top: the key of the first conversation, and `top_used` its time of use; None without one.
     """
 
     key: int | None

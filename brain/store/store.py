@@ -174,7 +174,7 @@ class Store:
             files=files,
             options=options,
         )
-        # a turn goes on without the database, and then its question must still be there
+        # if the server crashes, the turn continues, and needs its question
         beginning = self.database.submit(write, user, durable=self.database.is_remote)
         try:
             history, earlier_files = await asyncio.shield(beginning)

@@ -135,7 +135,7 @@ async def fill(store: Store) -> None:
     cut_off = transfer.Import("zoe", lines, import_sanitizer)
     await store.write(cut_off.begin)
     assert await store.write(cut_off.insert_some)
-    # keys that nobody has any more
+    # keys that are not used any more
     await add_turn(store, "gone", "c", "I like jazz")
     await store.forget("gone")
     await store.write(users.set_recalls, "last", True)
@@ -202,7 +202,7 @@ async def test_a_copy_has_everything(source: str, target: str, new_store: NewSto
         assert [(one.history.id, one.resume, one.last) for one in claimed] == [("held", "how", 5)]
         assert claimed[0].history.question is not None
         assert claimed[0].history.question.answer == "So far"
-        # what is new gets keys that nobody had
+        # new rows get keys that were never used
         former = await store.read(users.find, "bob")
         assert former is not None
         for user in ("new", "newer"):

@@ -163,7 +163,7 @@ def records(texts: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def draw_searches(texts: list[str], count: int) -> Iterator[str]:
-    """Words of texts as people type them: beginnings, other forms, without accents, in any case, some not there."""
+    """Words of texts as people type them: beginnings, other forms, without accents; some do not occur."""
     rng = random.Random(400)
     for _ in range(count):
         words = []

@@ -1,4 +1,4 @@
-"""Whoever writes a database runs the tests of the store on it, as `docs/contributing.md` says."""
+"""The tests of the store run on a database of your own, as `docs/contributing.md` says."""
 
 import os
 import re

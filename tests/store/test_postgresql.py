@@ -115,11 +115,15 @@ async def count_waiting(url: str) -> int:
     return int(waiting)
 
 
-async def test_a_user_who_waits_holds_one_connection_and_others_go_on(
-    postgresql_store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let transactions take long, and wait long for others."""
     monkeypatch.setattr(database, "FROZEN_SECONDS", WAIT_SECONDS)
     monkeypatch.setattr(database, "BUSY_SECONDS", WAIT_SECONDS)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_user_who_waits_holds_one_connection_and_others_go_on(postgresql_store_url: str) -> None:
     async with stores(postgresql_store_url) as (store, other):
         blocker = Blocker()
         holding = await blocker.hold(lambda: other.database.submit(partial(blocker, owner="ada"), "ada"))
@@ -147,11 +151,8 @@ async def test_a_user_whose_requests_are_cancelled_holds_one_connection(store: S
     assert await again is None
 
 
-async def test_a_write_that_runs_alone_waits_without_holding_up_others(
-    postgresql_store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "FROZEN_SECONDS", WAIT_SECONDS)
-    monkeypatch.setattr(database, "BUSY_SECONDS", WAIT_SECONDS)
+@pytest.mark.usefixtures("patient")
+async def test_a_write_that_runs_alone_waits_without_holding_up_others(postgresql_store_url: str) -> None:
     async with stores(postgresql_store_url) as (store, other):
         blocker = Blocker()
         holding = await blocker.hold(lambda: other.database.submit(partial(blocker, owner="ada"), "ada"))
@@ -377,7 +378,7 @@ async def test_while_the_server_is_away_all_fails_for_now(postgresql_cluster: Cl
             with pytest.raises(StoreError) as caught:
                 await attempt()
             assert caught.value.may_pass
-        problem = await until(store.database.find_problem)  # it was asked a moment ago
+        problem = await until(store.database.find_problem)  # its last answer is reused for a second
         assert problem is not None
         assert "reached" in problem
         postgresql_cluster.start()
