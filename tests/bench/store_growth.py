@@ -1,7 +1,8 @@
-"""Measure the store with many messages per user: `python tests/bench/store_growth.py [MESSAGES [FACTS]]`.
+"""Measure the store with many messages per user: `python tests/bench/store_growth.py [MESSAGES [FACTS [STORE]]]`.
 
-Defaults: 100,000 messages and 10,000 facts. One conversation has a fifth of the messages. The texts are random words
-with natural frequencies (Zipf). The embeddings are random.
+Defaults: 100,000 messages, 10,000 facts, and a SQLite file. STORE can be an empty database on a PostgreSQL server. One
+conversation has a fifth of the messages. The texts are random words with natural frequencies (Zipf). The embeddings are
+random.
 """
 
 import asyncio
@@ -13,13 +14,11 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from brain.messages import Exchange, Kind, Text
 from brain.runtime import import_sanitizer
-from brain.store import conversations, items, vectors
-from brain.store.sqlite.database import SQLite
+from brain.store import conversations, items, open_store, vectors
 from brain.store.store import Store
 from brain.store.vectors import ItemEmbedding, Query
 
@@ -55,11 +54,9 @@ def records(messages: int, facts: int) -> Iterator[dict[str, Any]]:
         yield {"kind": "item", "type": "fact", "id": f"f{number}", "text": text(9), "created": time, "updated": time}
 
 
-async def main(messages: int = 100_000, facts: int = 10_000) -> None:
+async def main(messages: int, facts: int, setting: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bench.db"
-        store = Store(SQLite(path))
-        await store.open()
+        store = await open_store(setting or f"sqlite:{folder}/bench.db")
         began = time.perf_counter()
         for user in ("ada", "eve"):
             await store.import_user(user, records(messages, facts), import_sanitizer)
@@ -73,12 +70,12 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
             )
         say(f"vectors of {DIMENSIONS} numbers: {time.perf_counter() - began:.1f} s")
         await measure(store)
-        say(f"{path.stat().st_size / 1e6:.0f} MB")
+        say((await store.database.diagnose())[1])
         await timed("a conversation deleted", store.delete("ada", "c1"))
         await timed("its traces swept", store.sweep())
         await timed("one user forgotten", store.forget("eve"))
-        await timed("the file scrubbed", store.scrub())
-        say(f"{path.stat().st_size / 1e6:.0f} MB")
+        await timed("traces scrubbed", store.scrub())
+        say((await store.database.diagnose())[1])
         await store.close()
 
 
@@ -89,7 +86,7 @@ async def timed(what: str, work: Awaitable[Any]) -> None:
 
 
 async def measure(store: Store) -> None:
-    await report("open, 20,000 long", lambda n: store.read(conversations.read_page, "ada", "c0"))
+    await report("open, the longest", lambda n: store.read(conversations.read_page, "ada", "c0"))
     await report("open", lambda n: store.read(conversations.read_page, "ada", f"c{n + 1}"))
     await report("list", lambda n: store.list_conversations("ada"))
     await report("search, one word", lambda n: store.list_conversations("ada", words=text(1)))
@@ -108,8 +105,8 @@ async def measure(store: Store) -> None:
         lambda n: store.read(vectors.search, "ada", Query("m", asked[n]), kinds=kinds, limit=10, cache=store.signs),
     )
     await report("none lacks a vector", lambda n: store.search(vectors.lacking, "m", 10))
-    await report("begin and end, 20,000 long", lambda n: turn(store, "c0"))
-    await report("begin, 20,000 long", lambda n: begun(store, "c0"), after=lambda record: store.drop(record))
+    await report("begin and end, the longest", lambda n: turn(store, "c0"))
+    await report("begin, the longest", lambda n: begun(store, "c0"), after=lambda record: store.drop(record))
     await report("begin and end, new", lambda n: turn(store, f"new{n}"))
 
 
@@ -149,4 +146,5 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*map(int, sys.argv[1:3])))
+    messages, facts, setting = (*sys.argv[1:], *("100000", "10000", "")[len(sys.argv) - 1 :])
+    asyncio.run(main(int(messages), int(facts), setting))
