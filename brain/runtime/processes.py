@@ -330,7 +330,8 @@ class Processes:
                 one.stored.forget_draft()
             raise
         for one in lost:
-            self._hand_over(one.run)
+            if not one.stored.is_ending:  # else its end was written before the draft
+                self._hand_over(one.run)
 
     def add(self, run: Run, stored: StoredExchange) -> None:
         """Write checkpoints of a run until it ends."""

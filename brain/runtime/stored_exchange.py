@@ -31,6 +31,7 @@ class StoredExchange:
 
     Attributes:
         task_end: Returns what else to store with the finished exchange, in the same transaction.
+        is_ending: Whether `store` has begun. It finds out by itself whether another process has the turn.
         is_stored: Whether `store` has run, even if it failed.
         is_released: Whether another process continues the turn, so that `store` writes no answer.
         last: Returns the number of the newest event of the turn.
@@ -42,6 +43,7 @@ class StoredExchange:
     ) -> None:
         self.history = history
         self.replaces = replaces
+        self.is_ending = False
         self.is_stored = False
         self.is_released = False
         self.task_end = task_end
@@ -63,6 +65,7 @@ class StoredExchange:
         The answer of a task, for which nobody waits, is stored when this returns, even if that takes long.
         """
         history = self.history
+        self.is_ending = True
         try:
             if self.is_released:
                 await self._store.write(turns.release, history, self.last(), exchange)

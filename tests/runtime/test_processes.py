@@ -281,6 +281,29 @@ async def test_a_frozen_process_ends_no_stream_of_a_turn_that_another_one_has(he
 
 
 @with_two
+async def test_a_draft_that_is_written_after_the_end_cuts_off_no_reader(here: Process, there: Process) -> None:
+    """The turn fails, and replaced an answer, which stays: of its own exchange there is nothing left then."""
+    store, goes_on = here.engine.store, asyncio.Event()
+    await (await here.start("A first answer.")).wait_ended()
+    replaced = (await here.stored())[0].answer_id
+    run = await here.start([goes_on, RuntimeError("the model fails")], replaces=replaced)
+    await until(run, lambda: run.log.last > 0)
+    write_unsynced = store.write_unsynced
+
+    async def write_after_the_end(*arguments: Any, **named: Any) -> Any:
+        goes_on.set()
+        await run.wait_ended()
+        return await write_unsynced(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "write_unsynced", write_after_the_end)
+        await here.processes.look()
+    assert run.log.has_ended
+    assert not run.log.is_cut_off
+    assert [one.answer for one in await here.stored()] == ["A first answer."]
+
+
+@with_two
 async def test_turns_whose_claim_has_an_unknown_outcome_are_claimed_again(here: Process, there: Process) -> None:
     known = await here.start(["One", asyncio.Event()])
     await there.bury(here)
