@@ -7,9 +7,9 @@ import re
 import shlex
 import shutil
 import sys
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 PACKAGE = "brain-sse"
 NOT_FOR_USERS = frozenset(["all", "bench", "dev"])
@@ -63,14 +63,19 @@ def missing_extras() -> list[str]:
 def has_extra(package: importlib.metadata.Distribution, extra: str) -> bool:
     """Return whether everything that an extra of a package requires is installed."""
     marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
-    for requirement in package.requires or ():
+    for requirement in _find_requirements(package):
         if marker.search(requirement):
             name = re.match(r"[A-Za-z0-9._-]+", requirement)
             try:
-                importlib.metadata.version(name[0] if name else requirement)
+                importlib.metadata.distribution(name[0] if name else requirement)
             except importlib.metadata.PackageNotFoundError:
                 return False
     return True
+
+
+@lru_cache(maxsize=16)
+def _find_requirements(package: importlib.metadata.Distribution) -> tuple[str, ...]:
+    return tuple(package.requires or ())  # parses all metadata of the package
 
 
 def _build_command(extra: str, package: str) -> tuple[str, bool]:
@@ -80,6 +85,8 @@ def _build_command(extra: str, package: str) -> tuple[str, bool]:
     except importlib.metadata.PackageNotFoundError:
         return f"pip install '{package}[{extra}]'", False
     install = f"{'uv pip' if (distribution.read_text('INSTALLER') or '').strip() == 'uv' else 'pip'} install"
+    from urllib.request import url2pathname  # imports the HTTP client of the standard library
+
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")  # PEP 610
     url = origin.get("url", "")
     place = url2pathname(urlsplit(url).path) if url.startswith("file:") else ""

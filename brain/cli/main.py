@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from inspect import iscoroutine
 
-from brain import concurrency
 from brain.cli.arguments import make_parser
 from brain.cli.process import (
     FAILED,
@@ -26,7 +25,8 @@ from brain.settings import read
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; end the process if threads of third-party code still run."""
     code = run(arguments)
-    if concurrency.count_threads():  # they cannot be stopped, and may crash an exiting interpreter
+    concurrency = sys.modules.get("brain.concurrency")  # many commands need no thread
+    if concurrency is not None and concurrency.count_threads():  # they cannot be stopped, and may crash at the exit
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

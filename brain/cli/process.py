@@ -1,6 +1,5 @@
 """The process of a command: logging, errors, signals and the exit code."""
 
-import asyncio
 import atexit
 import faulthandler
 import io
@@ -11,12 +10,13 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from brain.errors import BrainError
-from brain.protocols.encoding import encode
-from brain.telemetry.logs import JsonLines, RateLimit, TextLines
 from brain.text import escape_invisible
+
+if TYPE_CHECKING:
+    import asyncio
 
 LINGER_SECONDS = 1.0
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -57,12 +57,16 @@ def print_error(what: str, advice: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print one line of JSON in UTF-8, whatever the terminal's encoding is."""
+    from brain.protocols.encoding import encode
+
     sys.stdout.buffer.write(encode(value) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def log_to_stderr(form: Literal["text", "json"] = "text") -> None:
     """Log warnings of all libraries, one per line, and the stacks of all threads if the interpreter crashes."""
+    from brain.telemetry.logs import JsonLines, RateLimit, TextLines
+
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -102,6 +106,8 @@ def run_command(
             ones, as with `nohup`, stay ignored.
         on_forced_exit: Called before the timer ends the process.
     """
+    import asyncio  # many commands have no coroutine
+
     code = stopped
 
     def force_exit() -> None:

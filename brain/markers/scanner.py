@@ -6,9 +6,9 @@
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from brain.events import MarkerSyntax, Thinking
@@ -59,22 +59,45 @@ FindSchema = Callable[[str], Mapping[str, Any] | None]
 _NOT_WHITE = re.compile(r"\S")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Delimiters:
     """The delimiters to search for. The patterns also match an incomplete one at the end of the text.
 
-    Attributes:
-        after_end_at: Matches after a token that may end a message. Its group is what shows that it does.
+    They are compiled when they are first used: each takes milliseconds, and most answers need two of them.
     """
 
     openers: Mapping[str, _Read]
     others: Mapping[str, _Meaning]
-    beginning_at: _Search
-    opener_at: _Search
-    after_end_at: _Search
-    find: _Search
-    beginnings: frozenset[str]
-    opener_beginnings: frozenset[str]
+    headers: Sequence[str]
+    tokens: Collection[str]
+
+    @cached_property
+    def beginning_at(self) -> _Search:
+        return re.compile(_build_pattern(self.headers)).match
+
+    @cached_property
+    def opener_at(self) -> _Search:
+        return re.compile(_build_pattern(self.openers) or r"(?!)").match
+
+    @cached_property
+    def after_end_at(self) -> _Search:
+        """Match after a token that may end a message. The group is what shows that it does."""
+        return re.compile(
+            rf"[^\S\r\n]{{0,{MAX_WHITESPACE_AFTER_MESSAGE}}}"
+            rf"(?:([\r\n]|{'|'.join(map(re.escape, self.tokens))})|\Z|{_build_pattern(self.tokens)})"
+        ).match
+
+    @cached_property
+    def find(self) -> _Search:
+        return re.compile(_build_pattern((*self.openers, *self.others)) + rf"|{BACKTICK}\Z").search
+
+    @cached_property
+    def beginnings(self) -> frozenset[str]:
+        return _list_beginnings((*self.openers, *self.others))
+
+    @cached_property
+    def opener_beginnings(self) -> frozenset[str]:
+        return _list_beginnings(self.openers)
 
 
 class Scanner:
@@ -394,23 +417,10 @@ def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...], template: str, stops: b
     if is_harmony:
         openers |= dict.fromkeys(harmony.OPENERS, harmony.read)
         others |= {**dict.fromkeys(harmony.ENDS, "end"), harmony.MESSAGE_END: "dropped"}
-    delimiters = (*openers, *others)
-    beginnings = [opener for opener in REASONING if not is_known or opener in template or opener == "<think>"]
-    beginnings += [header for header in ANSWER_HEADERS if not is_known or header.partition(">")[0] in template]
-    tokens = ends | possible_ends | subjects
-    return _Delimiters(
-        openers,
-        others,
-        re.compile(_build_pattern([*beginnings, *(harmony.BEGINNINGS if is_harmony or not is_known else ())])).match,
-        re.compile(_build_pattern(openers) or r"(?!)").match,
-        re.compile(
-            rf"[^\S\r\n]{{0,{MAX_WHITESPACE_AFTER_MESSAGE}}}"
-            rf"(?:([\r\n]|{'|'.join(map(re.escape, tokens))})|\Z|{_build_pattern(tokens)})"
-        ).match,
-        re.compile(_build_pattern(delimiters) + rf"|{BACKTICK}\Z").search,
-        _list_beginnings(delimiters),
-        _list_beginnings(openers),
-    )
+    headers = [opener for opener in REASONING if not is_known or opener in template or opener == "<think>"]
+    headers += [header for header in ANSWER_HEADERS if not is_known or header.partition(">")[0] in template]
+    headers += harmony.BEGINNINGS if is_harmony or not is_known else ()
+    return _Delimiters(openers, others, headers, ends | possible_ends | subjects)
 
 
 def _list_beginnings(delimiters: Iterable[str]) -> frozenset[str]:

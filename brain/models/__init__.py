@@ -12,12 +12,8 @@ from typing import Any
 import msgspec
 
 from brain.errors import ModelError
-from brain.models import failures, ollama
 from brain.models.builtin import Builtin
 from brain.models.model import Model
-from brain.models.ollama import Ollama
-from brain.models.openai import OpenAI
-from brain.models.remote import Remote
 from brain.models.script import Script, read_script
 from brain.plugins.specialist import Specialist
 from brain.settings import ModelRow, Settings, redact_url
@@ -96,7 +92,11 @@ async def _open(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> Model
 
 
 async def _open_remote(row: ModelRow, reason: str) -> Model:
-    model: Remote = Ollama(row) if row.kind == "ollama" else OpenAI(row)
+    from brain.models import failures  # these import httpx, which the demo model does not need
+    from brain.models.ollama import Ollama
+    from brain.models.openai import OpenAI
+
+    model = Ollama(row) if row.kind == "ollama" else OpenAI(row)
     model.reason = reason
     url = redact_url(row.url or "")
     try:
@@ -118,6 +118,8 @@ async def _open_remote(row: ModelRow, reason: str) -> Model:
 
 async def _open_auto(row: ModelRow, settings: Settings, open_demo: OpenDemo) -> Model:
     """Open an Ollama model, else one of the OpenAI API, else the demo model."""
+    from brain.models import ollama
+
     assert row.url is not None
     url = redact_url(row.url)
     try:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from brain.dates import AmbiguousDate, find_days
 from brain.errors import Refused
 from brain.events import Citation
 from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item, Purpose
 from brain.task import CancelOutcome, Origin, ProfileName, Task, Tell
-from brain.words import join_previous
 
 if TYPE_CHECKING:
     from brain.net.fetch import Fetch
@@ -294,6 +292,8 @@ class AssistContext:
         Args:
             drop: Words to leave out, in lower case, such as `document`.
         """
+        from brain.words import join_previous  # its patterns take longer to compile than all of this module
+
         return join_previous(message, self.previous, drop)
 
     def find_days(self, message: str) -> tuple[date, date] | None:
@@ -302,6 +302,8 @@ class AssistContext:
         Raises:
             Refused: It names a day such as `3/4`, which is 3 April or 4 March.
         """
+        from brain.dates import AmbiguousDate, find_days
+
         try:
             return find_days(message, self.now)
         except AmbiguousDate as error:

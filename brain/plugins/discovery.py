@@ -47,9 +47,11 @@ class SpecialistSource:
 def find_sources(folder: Path | None) -> Iterator[SpecialistSource]:
     """Yield the entry points of installed packages, then the files of a directory, each sorted by name."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    names: dict[Package, str] = {}  # each use of a name or version parses all metadata of the package
     for point in sorted(points, key=lambda point: (point.name, str(point.value))):
-        origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-        yield SpecialistSource(point.name, origin, point.load, point.dist)
+        if point.dist is not None and point.dist not in names:
+            names[point.dist] = f"{point.dist.name} {point.dist.version}"
+        yield SpecialistSource(point.name, names.get(point.dist, point.value), point.load, point.dist)
     for path in sorted(folder.glob("*.py")) if folder else ():
         if not path.name.startswith("_"):
             yield SpecialistSource(path.stem, path.name, partial(_import_file, path))

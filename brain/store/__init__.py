@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import platformdirs
-
 from brain.errors import StoreError
 from brain.installation import install_command
 from brain.store.database import Database
@@ -45,4 +43,8 @@ def database_of(setting: str | None) -> Database:
             command = install_command("postgres")
             raise StoreError(f"STORE=postgresql: needs the extra `postgres`. Try: {command}") from error
         return PostgreSQL(setting or "")
-    return SQLite(Path(place).expanduser() if place else platformdirs.user_data_path("brain") / "brain.db")
+    if place:
+        return SQLite(Path(place).expanduser())
+    import platformdirs
+
+    return SQLite(platformdirs.user_data_path("brain") / "brain.db")

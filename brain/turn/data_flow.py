@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from brain.messages import Call
-from brain.net.fetch import normalize_url
 from brain.text import one_line
 
 MAX_PICKS = 3
@@ -302,6 +301,8 @@ def _find_urls(text: str) -> Iterator[str]:
 
 def _normal_urls(urls: Iterable[str]) -> set[str]:
     """Return the normal forms of all URLs among these texts, with `https` if they have no scheme."""
+    from brain.net.fetch import normalize_url  # imports httpx, which turns without URLs do not need
+
     found = set()
     for url in urls:
         try:

@@ -145,16 +145,6 @@ def test_what_the_output_cannot_encode_is_replaced(
     assert b"Traceback" not in found.stderr
 
 
-def test_importing_brain_opens_nothing() -> None:
-    code = (
-        "import sys, threading, brain; "
-        "print(sorted({'starlette', 'sse_starlette', 'uvicorn', 'httpx', 'ollama'} & set(sys.modules)), "
-        "threading.active_count())"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (found.stdout, found.stderr) == ("[] 1\n", "")
-
-
 # Settings
 
 
