@@ -62,6 +62,12 @@ SOCKET_NAME_BYTES = 40
 """Length of a socket's directory and name below the directory for temporary files."""
 MAX_PORTS = 256
 """Ports that are tried for forwarded requests: as many as there can be workers."""
+COLLECT_AFTER = 1_000, 10, 100
+"""Thresholds of the garbage collector. With 1,000 streams, its pauses then last up to 10 ms, but for a full collection,
+which comes after a million objects that stay."""
+COLLECT_IDLE_AFTER = 20
+"""The same for a full collection while no turn runs, as the last threshold."""
+COLLECT_SECONDS = 10.0
 DEFAULT_LISTEN = "brain serve --host 127.0.0.1 --port 8000"
 
 log = logging.getLogger("brain")
@@ -174,12 +180,25 @@ def _make_config(settings: Settings, app: Any, **options: Any) -> uvicorn.Config
 async def _running(state: ServerState) -> AsyncIterator[None]:
     """Run the server's state for the duration of the block.
 
-    Objects loaded by then stay to the end. Freezing them spares the streams a pause for each garbage collection.
+    Objects loaded by then stay to the end, so the garbage collector skips them. A collection of all other objects takes
+    0.2 s with 1,000 streams. It waits until no turn runs, since a usual turn leaves no garbage.
     """
     async with state.running():
         gc.collect()
         gc.freeze()
-        yield
+        gc.set_threshold(*COLLECT_AFTER)
+        collecting = asyncio.create_task(_collect_when_idle(state.engine), name="collect garbage")
+        try:
+            yield
+        finally:
+            collecting.cancel()
+
+
+async def _collect_when_idle(engine: Engine) -> None:
+    while True:
+        await asyncio.sleep(COLLECT_SECONDS)
+        if gc.get_count()[2] >= COLLECT_IDLE_AFTER and not engine.runs.running:
+            gc.collect()
 
 
 def drop_stalled_clients(listener: socket.socket, settings: Settings) -> None:

@@ -199,6 +199,7 @@ class Reader:
         self._is_closed = True
         self._timer.cancel()
         self._unsubscribe()
+        del self._unsubscribe  # which refers to this reader
         self._run.last_received = self._last_sent
         if self._owns_run:
             self._run.stop()

@@ -160,6 +160,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Remove the first request, and limit the time for the next one."""
+        for cycle in self._cycles[:1]:
+            cycle.scope.pop("extensions", None)  # which refers to the request: its memory is free at once
         del self._cycles[:1]
         self._buffered = 0
         super().on_response_complete()

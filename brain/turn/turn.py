@@ -242,6 +242,7 @@ class Turn:
                 self._stop_reason = "cancelled"
             self._complete(None)
         self.state.emit = lambda events: None  # an abandoned task may still run
+        self.state.checkpoint = None  # which refers to the turn: memory is free without the garbage collector
         return self._ending
 
     def _announce(self) -> None:

@@ -1,6 +1,7 @@
 """Streams as they leave a real port, byte by byte, and as httpx-sse and OpenAI's client read them."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
@@ -124,6 +125,24 @@ def complete(server: Server, player: Player, **more: Any) -> bytes:
 
 def text_of(chunks: Sequence[dict[str, Any]], field: str = "content") -> str:
     return "".join(choice["delta"].get(field, "") for chunk in chunks for choice in chunk["choices"])
+
+
+@pytest.mark.parametrize("ask", [stream, complete])
+@pytest.mark.parametrize("turn", [TURNS["one character"], TURNS["calls"]], ids=["one character", "calls"])
+def test_a_turn_leaves_no_garbage(
+    server: Server, turn: Callable[[], Player], ask: Callable[[Server, Player], bytes]
+) -> None:
+    """A reference cycle would stay until the next pause for the garbage collector."""
+    ask(server, turn())
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        ask(server, turn())
+        gc.collect()
+        assert [type(one) for one in gc.garbage if type(one).__module__.startswith(("brain.", "uvicorn."))] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
 
 
 @EVERY_TURN
