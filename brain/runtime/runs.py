@@ -39,7 +39,11 @@ class RunRegistry:
         self._runs: dict[str, Run] = {}
         self._by_request: dict[Key, str] = {}
         self._newest: dict[Key, str] = {}
+        self._running: dict[str, Run] = {}
         self._ended: OrderedDict[str, float] = OrderedDict()  # time of the end, on the monotonic clock
+        self._sizes: dict[str, int] = {}  # of ended runs, since the first sweep after their end
+        self._ended_bytes = 0  # the sum of these
+        self._new_ended: list[str] = []
         self._beginning: dict[Key, asyncio.Event] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_end = -math.inf
@@ -50,7 +54,7 @@ class RunRegistry:
     @property
     def running(self) -> list[Run]:
         """The runs of this process that have not ended."""
-        return [run for run in self._runs.values() if not run.has_ended]
+        return [run for run in self._running.values() if not run.has_ended]
 
     @property
     def is_idle(self) -> bool:
@@ -60,6 +64,7 @@ class RunRegistry:
     def add(self, turn: Turn, protocol: str, options: RunOptions = DEFAULT_OPTIONS, *, epoch: int = 0) -> Run:
         """Create the run of a turn; the caller starts it. See `Run` for the arguments."""
         run = self._runs[turn.setup.turn_id] = Run(turn, protocol, options, epoch=epoch)
+        self._running[run.id] = run
         run.on_end.append(self._record_end)
         self._newest[run.user, run.conversation_id] = run.id
         if run.request_id is not None:
@@ -71,7 +76,9 @@ class RunRegistry:
     def _record_end(self, run: Run) -> None:
         self._last_end = time.monotonic()
         if self._runs.get(run.id) is run:  # otherwise another run continues the turn
+            del self._running[run.id]
             self._ended[run.id] = self._last_end
+            self._new_ended.append(run.id)
 
     async def find(self, turn_id: str, user: str | None) -> Run | None:
         """Return a run of the user by its turn ID.
@@ -155,29 +162,35 @@ class RunRegistry:
         """Stop a run, which another process continues. It may be called again until the run has ended."""
         run.hand_over()
         if self._runs.get(run.id) is run:
-            del self._runs[run.id]
+            del self._runs[run.id], self._running[run.id]
 
     def close(self) -> None:
         """Drop all runs."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        for runs in (self._runs, self._ended, self._by_request, self._newest):
+        for runs in (self._runs, self._running, self._ended, self._sizes, self._by_request, self._newest):
             runs.clear()
+        self._new_ended.clear()
+        self._ended_bytes = 0
 
     def _sweep(self) -> None:
         """Drop runs that ended long ago, and keep within the size limits. It repeats while there are runs."""
         oldest = time.monotonic() - REPLAY_SECONDS
-        used = sum(map(_size, self._runs.values()))
-        used_by_ended = sum(_size(self._runs[turn_id]) for turn_id in self._ended)
+        for turn_id in self._new_ended:
+            if turn_id in self._ended:
+                self._sizes[turn_id] = _size(self._runs[turn_id])
+                self._ended_bytes += self._sizes[turn_id]
+        self._new_ended.clear()
+        running = self.running
+        used = sum(map(_size, running))
         while self._ended:
             turn_id, ended = next(iter(self._ended.items()))
-            if ended >= oldest and used_by_ended <= MAX_ENDED_BYTES and used <= MAX_BYTES:
+            if ended >= oldest and self._ended_bytes <= min(MAX_ENDED_BYTES, MAX_BYTES - used):
                 break
-            freed = self._drop(turn_id)
-            used, used_by_ended = used - freed, used_by_ended - freed
+            self._drop(turn_id)
         if used > MAX_BYTES:
-            for run in sorted(self.running, key=_size, reverse=True):
+            for run in sorted(running, key=_size, reverse=True):
                 before = _size(run)
                 run.log.discard_older_half()
                 used += _size(run) - before
@@ -185,15 +198,15 @@ class RunRegistry:
                     break
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep) if self._runs else None
 
-    def _drop(self, turn_id: str) -> int:
-        """Drop an ended run. Return its size in bytes."""
+    def _drop(self, turn_id: str) -> None:
+        """Drop an ended run."""
         del self._ended[turn_id]
+        self._ended_bytes -= self._sizes.pop(turn_id, 0)
         run = self._runs.pop(turn_id)
         if run.request_id is not None and self._by_request.get((run.user, run.request_id)) == turn_id:
             del self._by_request[run.user, run.request_id]
         if self._newest.get((run.user, run.conversation_id)) == turn_id:
             del self._newest[run.user, run.conversation_id]
-        return _size(run)
 
 
 def _size(run: Run) -> int:
