@@ -154,6 +154,8 @@ def _bucket(user: str) -> int:
 
 
 def _shorten(interaction: Interaction) -> Interaction:
+    if len(interaction.message) <= TEXT_LENGTH and len(interaction.answer) <= TEXT_LENGTH:
+        return interaction
     return replace(interaction, message=interaction.message[:TEXT_LENGTH], answer=interaction.answer[:TEXT_LENGTH])
 
 

@@ -113,7 +113,8 @@ def clock_note(now: datetime, time_zone: str) -> str:
     Small models copy notes in brackets into their answers, and at times this one. Brain drops the copy, so it holds
     back an answer that begins like the note. Hardly any answer begins with the weekday.
     """
-    return f"{DAY_NAMES[now.weekday()]} {now:%Y-%m-%d %H:%M}, {time_zone}."
+    minute = now.isoformat(" ")[:16]  # strftime takes ten times as long
+    return f"{DAY_NAMES[now.weekday()]} {minute}, {time_zone}."
 
 
 def clock_of(message: str) -> str:

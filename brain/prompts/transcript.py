@@ -108,7 +108,10 @@ def messages(
             groups[-1].append(message)
         else:
             groups.append([message])
-    return [replace(group[-1], content="\n\n".join(message.content for message in group)) for group in groups]
+    return [
+        group[0] if len(group) == 1 else replace(group[-1], content="\n\n".join(message.content for message in group))
+        for group in groups
+    ]
 
 
 def _exchange_messages(

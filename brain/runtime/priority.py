@@ -4,8 +4,9 @@ A turn that waits for an approval, a specialist or a client uses no model and de
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 MAX_WAIT_SECONDS = 30.0
 """Longest wait of a task before a pass, so that it continues on a server that is always busy."""
@@ -20,28 +21,23 @@ class Priority:
         self._is_free = asyncio.Event()
         self._is_free.set()
 
-    @asynccontextmanager
-    async def person(self, give_way: Callable[[], None]) -> AsyncIterator[None]:
-        """Interrupt the passes of tasks, and let no other begin while the block runs."""
+    async def person(self, give_way: Callable[[], None]) -> Callable[[], None]:
+        """Interrupt the passes of tasks, and let no other begin until the returned function is called."""
         self._persons += 1
         self._is_free.clear()
         for interrupt in tuple(self._background):
             interrupt()
-        try:
-            yield
-        finally:
-            self._persons -= 1
-            if not self._persons:
-                self._is_free.set()
+        return self._end_person
 
-    @asynccontextmanager
-    async def background(self, give_way: Callable[[], None]) -> AsyncIterator[None]:
+    def _end_person(self) -> None:
+        self._persons -= 1
+        if not self._persons:
+            self._is_free.set()
+
+    async def background(self, give_way: Callable[[], None]) -> Callable[[], None]:
         """Wait until no pass of a person runs, up to `MAX_WAIT_SECONDS`; then call `give_way` when one begins."""
         with suppress(TimeoutError):
             async with asyncio.timeout(MAX_WAIT_SECONDS):
                 await self._is_free.wait()
         self._background.add(give_way)
-        try:
-            yield
-        finally:
-            self._background.discard(give_way)
+        return partial(self._background.discard, give_way)

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from brain.errors import StoreError
+from brain.models.circuit_breaker import BreakerState
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.server.admission import Acceptor, Admission, ConnectionLimits
@@ -50,6 +51,7 @@ class ServerState:
         self.socket_folder: Path | None = None
         self.task_readers: Counter[str] = Counter()
         self._written = 0
+        self._model_states: Mapping[str, BreakerState] = {}
         self._stopping: asyncio.Task[None] | None = None
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
 
@@ -99,7 +101,10 @@ class ServerState:
         self.telemetry.metrics.set_lag(admission.lag)
         written, self._written = self._written, self.engine.store.database.written
         self.telemetry.metrics.count_written(self._written - written)
-        self.telemetry.metrics.set_model_states(self.engine.model_states())  # a pause ends without a turn
+        states = self.engine.model_states()  # a pause ends without a turn
+        if states != self._model_states:
+            self._model_states = states
+            self.telemetry.metrics.set_model_states(states)
         if admission.is_overloaded and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
                 self.record_overload()

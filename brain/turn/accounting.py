@@ -105,7 +105,9 @@ class Accounting:
         """Record that the model finished the pass by itself."""
         self._is_final = True
 
-    def make_record(self, first_text: float | None) -> PassRecord:
+    def make_record(
+        self, first_text: float | None, ended_ms: int | None = None, finish: StopReason | None = None
+    ) -> PassRecord:
         """Return the record of the current pass.
 
         If Brain cut the pass short, the server's last count lacks the text after it, so the count is estimated.
@@ -124,12 +126,12 @@ class Accounting:
             number=len(self.passes) + 1,
             began_ms=self.milliseconds(self._pass_began),
             first_token_ms=None if first_text is None else self.milliseconds(first_text),
-            ended_ms=None,
+            ended_ms=ended_ms,
             prompt_tokens=usage.prompt,
             completion_tokens=usage.completion,
             reused_tokens=usage.reused,
             estimated=is_estimated,
-            finish=None,
+            finish=finish,
             model=self._model,
             round=len(self._rounds),
             is_prefill_refused=self.is_prefill_refused,
@@ -138,7 +140,7 @@ class Accounting:
 
     def end_pass(self, first_text: float | None, finish: StopReason) -> None:
         """Record a finished pass. See `make_record` for the arguments."""
-        record = self.make_record(first_text)
+        record = self.make_record(first_text, self.milliseconds(), finish)
         self._models[self._model] = _add(self._models.get(self._model, NOTHING), record)
         total = _add(self.usage, record)
         models = self._models if len(self._models) > 1 else None
@@ -147,7 +149,7 @@ class Accounting:
         self.is_prefill_refused = self.are_tools_refused = False
         if self.first_token_ms is None:
             self.first_token_ms = record.first_token_ms
-        self.passes.append(replace(record, ended_ms=self.milliseconds(), finish=finish))
+        self.passes.append(record)
 
     def update_last_pass(self, **changes: Any) -> None:
         """Change fields of the record of the last pass, if there is one."""

@@ -1,7 +1,6 @@
 """What a turn is given."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,9 +17,9 @@ from brain.turn_request import Tool, TurnRequest, name_tools
 
 OpenStream = Callable[[Model, int, PassRequest], AsyncGenerator[Chunk, None]]
 """Opens the stream of a model for the pass with this number."""
-UseModel = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
-"""Entered while a pass uses its model. It may wait, while the clock of the turn stands still, and call its argument to
-interrupt the pass."""
+UseModel = Callable[[Callable[[], None]], Awaitable[Callable[[], None]]]
+"""Awaited before a pass uses its model. It may wait, while the clock of the turn stands still, and call its argument to
+interrupt the pass. The returned function is called when the pass needs the model no longer."""
 StoreExchange = Callable[[Exchange], Awaitable[str | None]]
 """Stores the exchange of a finished turn. Returns an error message for people, or None."""
 StoreCheckpoint = Callable[[Exchange], Awaitable[None]]
@@ -30,6 +29,11 @@ StoreCheckpoint = Callable[[Exchange], Awaitable[None]]
 def open_stream(model: Model, number: int, request: PassRequest) -> AsyncGenerator[Chunk, None]:
     """Open the stream of a model."""
     return model.stream(request)
+
+
+async def use_at_once(give_way: Callable[[], None]) -> Callable[[], None]:
+    """Let a pass use its model without regard to others."""
+    return lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class TurnSetup:
     store: StoreExchange | None = None
     checkpoint: StoreCheckpoint | None = None
     resumes_after: int | None = None
-    use_model: UseModel = lambda give_way: nullcontext()
+    use_model: UseModel = use_at_once
     open_stream: OpenStream = open_stream
 
     @cached_property

@@ -7,7 +7,7 @@ blocks after it.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -359,9 +359,9 @@ class Turn:
     async def _run_pass(self, plan: Plan) -> tuple[ModelPass, ModelError | None]:
         """Let the present model of a participant write a pass, and run its calls. Return also why the model failed."""
         state, participant, failure, timer = self.state, plan.participant, None, None
-        async with AsyncExitStack() as model_use:
+        with ExitStack() as model_use:
             state.deadline.pause()
-            await model_use.enter_async_context(self.setup.use_model(self._give_way))
+            model_use.callback(await self.setup.use_model(self._give_way))
             state.deadline.resume()
             self._use_participant(participant)
             state.annotations.parts_before = len(state.exchange.automatic_calls) + len(state.exchange.parts)
@@ -371,7 +371,7 @@ class Turn:
                 timer = asyncio.get_running_loop().call_later(plan.seconds, current.end_unshown)
             try:
                 await current.read()
-                await model_use.aclose()
+                model_use.close()
                 await current.wait_calls()
                 if current.text_length or not current.was_interrupted:
                     participant.model.breaker.record_success()

@@ -373,9 +373,9 @@ class SQLite(Database):
                         outcomes = [group[0].work(SQLiteTx(db, self))]
                     else:
                         outcomes = [self._write_in_savepoint(db, one.work) for one in group]
+                    self._read_version(db)  # in the transaction, since SQLite need not lock the file again
                 if is_durable and self._wal is not None:
                     _sync(self._wal)
-                self._read_version(db)
                 return outcomes
         except _TransactionUndone:
             return [outcome for one in group for outcome in self._write([one])]
