@@ -228,13 +228,15 @@ class Engine:
         await processes.stop()
         if processes.can_take_over:  # unless it gets the same signal
             await asyncio.sleep(SETTLE_SECONDS)
-            await processes.look()
+            with suppress(StoreError):
+                await processes.look()
         until = time.monotonic() + self.settings.drain_seconds
         while (running := self.runs.running) and processes.can_take_over and time.monotonic() < until:
-            processes.release_detached()
-            for run in running:
-                if run.protocol == "task":
-                    run.stop("shutdown")
+            if not processes.is_away:
+                processes.release_detached()
+                for run in running:
+                    if run.protocol == "task":
+                        run.stop("shutdown")
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await asyncio.gather(*(run.wait_ended() for run in running))

@@ -83,12 +83,14 @@ class Processes:
         secret: What all processes of the store know.
         address: Where this process takes forwarded requests. Without one, it continues no turns of others.
         is_closing: Whether this process takes no more turns.
+        is_away: Whether the last look at the store failed. Nothing can be handed over then.
     """
 
     def __init__(self, store: Store, recent: int, continue_turn: Continue, hand_over: Callable[[Run], None]) -> None:
         self.secret = token_bytes(32)  # unknown to all, until this process has joined
         self.address = ""
         self.is_closing = False
+        self.is_away = False
         self._store = store
         self._recent = recent
         self._continue = continue_turn
@@ -165,7 +167,6 @@ class Processes:
         """Record that this process takes no more turns."""
         self.is_closing = True
         with suppress(StoreError):
-            await self._store.write_unsynced(processes.stop)
             await self.look()
 
     async def raise_if_elsewhere(self, process: str) -> None:
@@ -270,21 +271,31 @@ class Processes:
         self._read_at = -math.inf
 
     async def _look_forever(self) -> None:
-        is_away = False
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            was_away = self.is_away
             try:
                 await self.look()
-                is_away = False
             except StoreError as error:
-                if not is_away:
+                if not was_away:
                     log.warning("the lease of this process cannot be renewed: %s", error)
-                is_away = True
             except Exception:
                 log.exception("the turns of other processes could not be continued")
 
     async def look(self) -> None:
-        """Renew the lease, write checkpoints, and claim the turns of processes that died."""
+        """Renew the lease, write checkpoints, and claim the turns of processes that died.
+
+        Raises:
+            StoreError: The store cannot be used now.
+        """
+        try:
+            await self._look()
+        except StoreError:
+            self.is_away = True
+            raise
+        self.is_away = False
+
+    async def _look(self) -> None:
         if not await self._read():
             await self._rejoin()
             await self._read()
@@ -316,11 +327,11 @@ class Processes:
             for one in self._running.values()
             if (write := one.stored.draft(one.run.snapshot())) is not None
         ]
-        if not writes and not self._others:
+        if not writes and not self._others and not self.is_closing:
             return
 
         def write_all(tx: Tx, process: str) -> list[_Running]:
-            processes.renew(tx, self.address)
+            processes.renew(tx, self.address, is_stopping=self.is_closing)
             return [one for one, draft in writes if not draft(tx)]
 
         try:

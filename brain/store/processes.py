@@ -48,14 +48,14 @@ def add(tx: Tx, address: str) -> str:
     return str(tx.execute("SELECT value FROM server_value WHERE name = ?", (PROCESS_SECRET,)).fetchone()[0])
 
 
-def renew(tx: Tx, address: str) -> None:
-    """Renew the lease of this process and its address, unless another process found that the lease was over."""
-    tx.execute("UPDATE process SET until = ?, address = ? WHERE id = ?", (_until(tx), address, tx.process))
+def renew(tx: Tx, address: str, *, is_stopping: bool = False) -> None:
+    """Renew the lease of this process, unless another process found that the lease was over.
 
-
-def stop(tx: Tx) -> None:
-    """Record that this process takes no new turns."""
-    tx.execute("UPDATE process SET is_stopping = 1 WHERE id = ?", (tx.process,))
+    Args:
+        is_stopping: whether this process takes no new turns.
+    """
+    query = "UPDATE process SET until = ?, address = ?, is_stopping = ? WHERE id = ?"
+    tx.execute(query, (_until(tx), address, is_stopping, tx.process))
 
 
 def remove(tx: Tx) -> None:

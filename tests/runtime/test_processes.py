@@ -478,6 +478,34 @@ async def test_shutdown_hands_over_what_needs_no_client(here: Process, there: Pr
 
 
 @with_two
+async def test_shutdown_hands_over_when_the_store_is_back(here: Process, there: Process) -> None:
+    detached = await here.start(["One, ", asyncio.Event()], **DETACHED)
+    await until(detached, lambda: Token("One, ") in detached.log.events())
+    there.plays("two.")
+    await here.processes.look()
+    await there.processes.look()
+    store, reads = here.engine.store, asyncio.Semaphore(0)
+
+    async def fail(*arguments: Any, **options: Any) -> Any:
+        reads.release()
+        raise StoreError("The database cannot be reached.", may_pass=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "read", fail)
+        draining = asyncio.create_task(here.engine.drain())
+        await reads.acquire()  # to record that the process stops
+        await reads.acquire()  # to see whether the other one stops, too
+        await asyncio.sleep(0)
+        assert (draining.done(), detached.is_stopping, detached.log.is_cut_off) == (False, False, False)
+    await here.processes.look()
+    await draining
+    while not (heirs := there.engine.runs.running):
+        await there.processes.look()
+    await heirs[0].wait_ended()
+    assert [(one.answer, one.outcome) for one in await there.stored()] == [("One, two.", "complete")]
+
+
+@with_two
 async def test_a_turn_that_begins_while_its_process_stops_runs_to_its_end(here: Process, there: Process) -> None:
     go = asyncio.Event()
     await here.start(["a", go], conversation_id="d")

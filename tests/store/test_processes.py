@@ -105,14 +105,13 @@ async def test_a_process_lives_until_its_lease_is_over(machine: Machine) -> None
     )
     uptime.now += 2.9
     assert await machine.others() == [(False, False), (False, False)]
-    await one.write(processes.renew, "unix:0")
+    await one.write(processes.renew, "unix:0", is_stopping=True)
     await three.write(processes.renew, "unix:2")
-    await one.write(processes.stop)
     uptime.now += 0.2
     assert await machine.others() == [(False, True), (True, False)]
     assert await three.write(processes.remove_dead) == ["unix:1"]
     assert await three.write(processes.remove_dead) == []
-    await one.write(processes.renew, "unix:0")
+    await one.write(processes.renew, "unix:0", is_stopping=True)
     await two.write(processes.renew, "unix:1")  # it is out
     assert await machine.others() == [(False, True)]
     await one.write(processes.remove)
