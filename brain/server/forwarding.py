@@ -319,7 +319,11 @@ def end_if_unreachable(connection: socket.socket) -> None:
 
 
 async def _connect(address: str, method: str) -> "_Connection":
-    """Connect to `unix:PATH` or `http://HOST:PORT`."""
+    """Connect to `unix:PATH` or `http://HOST:PORT`.
+
+    Raises:
+        OSError: The process cannot be reached, or the address cannot be that of one.
+    """
     loop = asyncio.get_running_loop()
     connection = _Connection(method)
     async with asyncio.timeout(CONNECT_SECONDS):
@@ -327,7 +331,10 @@ async def _connect(address: str, method: str) -> "_Connection":
             await loop.create_unix_connection(lambda: connection, address.removeprefix(UNIX))
         else:
             host, _, port = address.removeprefix("http://").rpartition(":")
-            transport, _ = await loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+            try:
+                transport, _ = await loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+            except (ValueError, OverflowError):  # no port, or no host name, such as `a..b`
+                raise OSError("not an address") from None
             system = transport.get_extra_info("socket")
             end_if_unreachable(system)
             if sys.platform == "linux":  # the system probes no connection with unacknowledged data

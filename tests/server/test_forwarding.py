@@ -362,7 +362,8 @@ async def test_what_an_owner_may_have_done_is_not_repeated(tmp_path: Path) -> No
 
 @pytest.mark.anyio
 async def test_nothing_is_sent_if_nobody_listens(tmp_path: Path) -> None:
-    for address in (f"unix:{tmp_path}/nobody", f"unix:{tmp_path}/{'x' * 200}", "http://127.0.0.1:1"):
+    bad = ("", "http://127.0.0.1", "http://127.0.0.1:x", "http://127.0.0.1:99999", "http://a..b:80", f"{'a' * 64}:80")
+    for address in (f"unix:{tmp_path}/nobody", f"unix:{tmp_path}/{'x' * 200}", "http://127.0.0.1:1", *bad):
         forward = Forward(tmp_path)
         assert not await forward.run(close, address)
         assert forward.client.sent == []
