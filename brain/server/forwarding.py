@@ -32,6 +32,8 @@ SIGNED_SECONDS = 60.0
 """Maximum difference between the time of a signature and the store's clock."""
 READ_AHEAD = 2
 """Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
+HEAD_BYTES = 64 * 1024
+"""Limit for the head of an owner's response, with what comes before it."""
 CONNECT_SECONDS = 3.0
 """Time limit for a connection to the owner: a machine that is off rejects none. After this time, its lease is over."""
 PROBE_SECONDS, PROBES = 5, 3
@@ -375,6 +377,7 @@ class _Connection(asyncio.Protocol):
         self.is_complete = False
         self.write: Callable[[bytes], bool] | None = None
         self._method = method
+        self._head_size = 0
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []  # of the body, in one read
@@ -448,6 +451,10 @@ class _Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._transport.abort()
             return
+        if not self.status:
+            self._head_size += len(data)
+            if self._head_size > HEAD_BYTES:
+                self._transport.abort()
         if self._parts:
             body = b"".join(self._parts)
             self._parts.clear()

@@ -342,8 +342,10 @@ async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         close,
         in_pieces(b"HTTP/1.1 421 Misdirected Request\r\ncontent-length: 2\r\n\r\n{}"),
         in_pieces(b"garbage\r\n\r\n"),
+        in_pieces(b"HTTP/1.1 200 OK\r\n", *[b"x: %b\r\n" % (b"a" * 1000)] * 70),
+        in_pieces(*[b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 40] * 50),
     ],
-    ids=["closed", "421", "garbage"],
+    ids=["closed", "421", "garbage", "long head", "many interim"],
 )
 async def test_nothing_is_sent_if_the_owner_does_not_answer(tmp_path: Path, script: Script) -> None:
     forward = Forward(tmp_path)
