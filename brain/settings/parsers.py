@@ -31,10 +31,10 @@ _USER_INFO = re.compile(r"//[^/?#\s]*@")
 _PASSWORD = re.compile(
     r"(?P<user>//[^/?#\s:@]*:)[^\s\"]*(?=@)"
     r"|(?:(?<=postgres:)|(?<=postgresql:))(?P<place>//[^/?#\s:@]*:)(?!\d+(?![^/?#,'\"]))[^/?#\s,'\"]+"
-    r"|(?P<name>[?&]\w*password=)[^&#\s\"']*",
+    r"|(?P<name>(?:^|[?&\s'\"])\w*password=)(?:'[^']*'|[^&#\s\"']*)",
     re.IGNORECASE,
 )
-"""A password before a host, in place of a port, or as a parameter."""
+"""A password before a host, in place of a port, or as a parameter, also of libpq's other form, `host=HOST`."""
 _HOST_AND_PORT = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 ALL_ADDRESSES = ("0.0.0.0", "::")
 MAX_SHOWN = 100
@@ -209,9 +209,12 @@ def store(value: Any) -> str:
     kind, colon, path = place.partition(":")
     if kind in ("postgresql", "postgres"):
         url = urlsplit(place)
-        name, hosts = url.path.strip("/"), url.netloc.rpartition("@")[2].split(",")
-        # neither may contain a part of the password, since both are shown
-        if not path.startswith("//") or not name or "@" in name or not all(map(_HOST_AND_PORT.fullmatch, hosts)):
+        user, _, hosts = url.netloc.rpartition("@")
+        name = url.path.strip("/")
+        # neither name nor hosts may contain a part of the password, since both are shown; libpq's begin at the first @
+        if not path.startswith("//") or not name or "@" in user + name:
+            raise ValueError
+        if not all(map(_HOST_AND_PORT.fullmatch, hosts.split(","))):
             raise ValueError
     elif not colon or (kind, bool(path.strip())) not in (("memory", False), ("sqlite", True)):
         raise ValueError

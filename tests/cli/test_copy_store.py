@@ -44,6 +44,9 @@ def source(brain: Brain) -> str:
         ("", "sqlite:b.db", "FROM", "brain copy-store sqlite:PATH TO"),
         ("sqlite:a.db", f"postgresql://ada:{SECRET}@host", "TO", "brain copy-store FROM sqlite:PATH"),
         ("sqlite:a.db", f"postgresql://host?password={SECRET}", "TO", "brain copy-store FROM sqlite:PATH"),
+        ("sqlite:a.db", f"postgresql://ada:pa@{SECRET}@host/b", "TO", "brain copy-store FROM sqlite:PATH"),
+        ("sqlite:a.db", f"host=a password={SECRET} user=ada", "TO", "brain copy-store FROM sqlite:PATH"),
+        ("sqlite:a.db", f"password='a {SECRET}' host=a", "TO", "brain copy-store FROM sqlite:PATH"),
     ],
 )
 def test_a_wrong_argument_is_named(source: str, target: str, name: str, advice: str, brain: Brain) -> None:

@@ -85,7 +85,13 @@ def test_a_failure_names_the_cause_and_the_remedy(
 
 
 @pytest.mark.parametrize(
-    "store", [f"postgresql://ada:{SECRET}/brain", f"postgresql://ada:{SECRET[:3]}/{SECRET}@host/brain"]
+    "store",
+    [
+        f"postgresql://ada:{SECRET}/brain",
+        f"postgresql://ada:{SECRET[:3]}/{SECRET}@host/brain",
+        f"postgresql://ada:{SECRET[:3]}@{SECRET}@host/brain",
+        f"host=host dbname=brain user=ada password={SECRET}",
+    ],
 )
 def test_an_invalid_url_is_shown_without_its_password(
     store: str, brain: Brain, monkeypatch: pytest.MonkeyPatch

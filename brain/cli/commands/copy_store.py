@@ -47,4 +47,5 @@ async def copy_store(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _suggest(typed: str) -> str:
     """Return what was probably meant: a path without its scheme, or any file."""
-    return shlex.quote(f"sqlite:{typed}") if typed.strip() and ":" not in typed else "sqlite:PATH"
+    is_path = typed.strip() and ":" not in typed and "=" not in typed  # `host=HOST` is libpq's form
+    return shlex.quote(f"sqlite:{typed}") if is_path else "sqlite:PATH"
