@@ -63,6 +63,7 @@ def url(cluster: Cluster, user: str = "brain", database: str = "empty", more: st
         (lambda cluster: f"postgresql://ada:{SECRET}@host.invalid/empty", ["host.invalid", "correct the host"]),
         (lambda cluster: f"postgresql://ada:{SECRET}@127.0.0.1:1/empty", ["refused", "start the server"]),
         (lambda cluster: url(cluster, f"ada:{SECRET}", more="?sslmod=require"), ["invalid URL", "parameter"]),
+        (lambda cluster: url(cluster, f"ada:{SECRET}", more="?options=-c%20a=b"), ["invalid URL", "%3D"]),
         (lambda cluster: url(cluster, f"ada:{SECRET}%zz"), ["invalid URL", "%40"]),
     ],
 )

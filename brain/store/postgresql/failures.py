@@ -41,6 +41,8 @@ def explain(error: StoreError) -> str:
 
 def explain_url(error: Exception) -> str:
     """Return what is wrong with a URL, without parts of it, any of which may be of the password."""
+    if "extra key" in str(error):
+        return "write = in the value of a parameter as %3D"
     if "query parameter" in str(error):
         return "libpq does not know a parameter after the question mark"
     return "write special characters of user and password as in %40 for @"
