@@ -37,6 +37,9 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
             cluster.execute(statement)
         for name in ("empty", "used", "other"):
             cluster.create_database(name)
+        for encoding in ("latin1", "sql_ascii"):
+            how = f"OWNER brain TEMPLATE template0 ENCODING {encoding} LC_COLLATE 'C' LC_CTYPE 'C'"
+            cluster.execute(f"CREATE DATABASE {encoding} {how}")
         with psycopg.connect(cluster.url("other")) as connection:
             connection.execute("CREATE TABLE account (name text)")
         (cluster.folder / "data" / "pg_hba.conf").write_text(HBA)
@@ -59,6 +62,8 @@ def url(cluster: Cluster, user: str = "brain", database: str = "empty", more: st
         (lambda cluster: url(cluster, "guest"), ["may not create", "owner"]),
         (lambda cluster: url(cluster, database="missing"), ['database "missing" does not exist', "createdb"]),
         (lambda cluster: url(cluster, database="other"), ["another program", "empty database"]),
+        (lambda cluster: url(cluster, database="latin1"), ["encoding LATIN1", "createdb --encoding=UTF8"]),
+        (lambda cluster: url(cluster, database="sql_ascii"), ["encoding SQL_ASCII", "createdb --encoding=UTF8"]),
         (lambda cluster: url(cluster, more="?sslmode=require"), ["SSL", "sslmode"]),
         (lambda cluster: f"postgresql://ada:{SECRET}@host.invalid/empty", ["host.invalid", "correct the host"]),
         (lambda cluster: f"postgresql://ada:{SECRET}@127.0.0.1:1/empty", ["refused", "start the server"]),

@@ -539,6 +539,14 @@ async def test_a_text_with_a_nul_is_an_error_that_quotes_nothing(store: Store) -
     await add_turn(store, "ada", "c")
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_url_with_another_encoding_stores_all_characters(postgresql_store_url: str, encoding: str) -> None:
+    url = f"{postgresql_store_url}?client_encoding={encoding}"
+    async with opened(Store(database_of(url))) as store:
+        await add_turn(store, "ada", "c", "☃ 漢字")
+        assert [message for message, _, _ in await read_turns(store, "ada", "c")] == ["☃ 漢字"]
+
+
 async def test_errors_quote_nothing_that_is_stored_or_looked_for(store: Store) -> None:
     await store.write(items.put, "ada", fact("f1", "secret"))
     statements = (

@@ -244,6 +244,7 @@ class PostgreSQL(Database):
         try:
             connection = psycopg.connect(
                 psycopg.conninfo.make_conninfo(**_NETWORK | psycopg.conninfo.conninfo_to_dict(self._url)),
+                client_encoding="UTF8",
                 autocommit=True,
                 cursor_factory=psycopg.RawCursor,
                 prepare_threshold=None,

@@ -49,9 +49,13 @@ def prepare(tx: Tx) -> None:
     """Create the tables, or bring those of an older version up to date as far as its processes allow it.
 
     Raises:
-        StoreError: A newer version has changed the tables.
+        StoreError: A newer version has changed the tables, or the database cannot store all characters.
     """
-    ((table,),) = tx.execute("SELECT to_regclass('schema_version')::text").fetchall()
+    query = "SELECT to_regclass('schema_version')::text, current_setting('server_encoding')"
+    ((table, encoding),) = tx.execute(query).fetchall()
+    if encoding != "UTF8":
+        remedy = "Create it with createdb --encoding=UTF8 --template=template0."
+        raise StoreError(f"The database has the encoding {encoding}. {remedy}")
     if table is None:
         for statement in _create():
             tx.execute(statement)
