@@ -9,32 +9,21 @@ embeddings joins in.
 
 import asyncio
 import base64
-import hashlib
 import math
-import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from operator import mul
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import regex
 
-from brain.assist.weights import (
-    MAX_LENGTH,
-    WORD,
-    Learned,
-    Slices,
-    Vocabulary,
-    count_features,
-    fit,
-    read_shipped,
-    unpack,
-)
-from brain.concurrency import run_in_thread
+from brain.assist import weights
+from brain.assist.fitting import learn_apart
+from brain.assist.weights import MAX_LENGTH, WORD, Learned, Vocabulary, count_features, read_shipped, unpack
+from brain.concurrency import call_in_thread
 from brain.errors import StoreError
 from brain.plugins.specialist import Specialist
 from brain.store import server_data
@@ -124,7 +113,8 @@ class Router:
     """Chooses among specialists by the words of a message.
 
     Args:
-        learned: `router.bin`, and what `learn` returned for the specialists that it lacks.
+        learned: `router.bin`, and what `learn` returned for the specialists that it lacks. Without it, those match by
+            their examples only.
     """
 
     def __init__(self, specialists: Sequence[AnySpecialist], learned: Sequence[Learned]) -> None:
@@ -205,58 +195,28 @@ class Router:
         for learned, size in zip(self._learned, self._sizes, strict=False):  # added classes do not affect the others
             scores = learned.weights.score(self._vocabulary.vector(features, size))
             by_class |= zip(learned.classes, scores, strict=True)
-        names = [one.name for one in self._specialists]
-        scores = [by_class[name] for name in (*names, NONE)]
+        names = [*(one.name for one in self._specialists), NONE]
         if embedding_scores is not None:
-            scores = [
-                one + _EMBEDDING_WEIGHT * (other - one) for one, other in zip(scores, embedding_scores, strict=True)
-            ]
-        leads = {name: score - scores[-1] for name, score in zip(names, scores, strict=False)}
+            for name, other in zip(names, embedding_scores, strict=True):
+                if name in by_class:
+                    by_class[name] += _EMBEDDING_WEIGHT * (other - by_class[name])
+        leads = {name: by_class[name] - by_class[NONE] for name in names[:-1] if name in by_class}
         topics = topics_of(message) if self._topics else ()
-        for name, strengths in self._topics.items():
+        for name in leads.keys() & self._topics.keys():
+            strengths = self._topics[name]
             leads[name] += _TOPIC_BONUS * max((strengths.get(topic, 0.0) for topic in topics), default=0.0)
         return leads
 
 
-class EmbeddingClassifier:
-    """Scores embeddings, for `Router.choose`. Args: `Router.sample` with its embeddings."""
-
-    def __init__(self, vectors: Sequence[Sequence[float]], labels: Sequence[int]) -> None:
-        self._middle = [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
-        centred = [[*map(float.__sub__, vector, self._middle)] for vector in vectors]
-        self._scale = math.sqrt(len(vectors) / (sum(sum(map(mul, one, one)) for one in centred) or 1.0))
-        scaled = [(range(len(one)), [number * self._scale for number in one]) for one in centred]
-        count = max(labels) + 1
-        self._weights = fit(scaled, labels, len(self._middle), range(count), count)
-
-    def score(self, vector: Sequence[float]) -> list[float] | None:
-        """Return the score of each class; None for an embedding of another size."""
-        if len(vector) != len(self._middle):
-            return None
-        scaled = [(number - middle) * self._scale for number, middle in zip(vector, self._middle, strict=True)]
-        return self._weights.score((range(len(scaled)), scaled))
-
-
 def learn(specialists: Sequence[AnySpecialist], base: Learned | None = None) -> Learned:
     """Fit the classes that `base` lacks against all texts; without `base`, all classes. It takes seconds of CPU."""
-    slices, known = Slices(), {} if base is None else base.classes
-    labelled, none = label_texts(specialists), len(specialists)
-    classes = {n: (one.name, digest(one)) for n, one in enumerate(specialists)}
-    classes |= {none: (NONE, _digest(_read_lines("no_specialist.txt")))}
-    new = [n for n, (name, found) in classes.items() if known.get(name) != found and (n != none or base is None)]
-    counted = []
-    for text, _ in labelled:
-        slices.pause()
-        counted.append(count_features(text))
-    vocabulary = Vocabulary([] if base is None else [base])
-    features, counts = vocabulary.learn(counted)
-    vectors = []
-    for one in counted:
-        slices.pause()
-        vectors.append(vocabulary.vector(one))
-    weights = fit(vectors, [label for _, label in labelled], len(vocabulary.numbers), new, none + 1)
-    found = dict(classes[n] for n in new)
-    return Learned(found, features, counts, len(counted), weights, "" if base is None else _key(base))
+    return weights.learn(_list_classes(specialists), label_texts(specialists), base)
+
+
+def _list_classes(specialists: Sequence[AnySpecialist]) -> list[tuple[str, str]]:
+    """Return the name and digest of each class; "none" is the last one."""
+    classes = [(one.name, digest(one)) for one in specialists]
+    return [*classes, (NONE, weights.digest(_read_lines("no_specialist.txt")))]
 
 
 def find_added(specialists: Sequence[AnySpecialist]) -> Mapping[str, str]:
@@ -267,15 +227,7 @@ def find_added(specialists: Sequence[AnySpecialist]) -> Mapping[str, str]:
 
 def digest(specialist: AnySpecialist) -> str:
     """Return a hash of the texts from which the class of a specialist is learned."""
-    return _digest([_describe(specialist), *specialist.examples, *specialist.not_examples])
-
-
-def _key(learned: Learned) -> str:
-    return _digest([*learned.classes.values()])
-
-
-def _digest(texts: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(texts).encode("utf-8", "replace")).hexdigest()[:16]
+    return weights.digest([_describe(specialist), *specialist.examples, *specialist.not_examples])
 
 
 def label_texts(specialists: Sequence[AnySpecialist]) -> list[tuple[str, int]]:
@@ -286,9 +238,10 @@ def label_texts(specialists: Sequence[AnySpecialist]) -> list[tuple[str, int]]:
     return labelled + [(text, none) for text in (*_read_lines("no_specialist.txt"), *others)]
 
 
-_fitted: dict[Sequence[AnySpecialist], Router] = {}
-_making: dict[tuple[asyncio.AbstractEventLoop, Sequence[AnySpecialist]], asyncio.Task[Router]] = {}
-_fitting = threading.Lock()
+_Routers = dict[Sequence[AnySpecialist], Router]
+_fitted: _Routers = {}
+_partial: _Routers = {}
+_making: dict[tuple[asyncio.AbstractEventLoop, bool, Sequence[AnySpecialist]], asyncio.Task[None]] = {}
 
 
 def find_fitted(specialists: tuple[AnySpecialist, ...]) -> Router | None:
@@ -296,24 +249,37 @@ def find_fitted(specialists: tuple[AnySpecialist, ...]) -> Router | None:
     return _fitted.get(specialists)
 
 
+async def find_partial_router(specialists: tuple[AnySpecialist, ...]) -> Router:
+    """Return a router at once, in which specialists that `router.bin` lacks match by their examples only."""
+    return await _share(_partial, specialists, lambda: _build(_partial, specialists, None))
+
+
 async def find_router(specialists: tuple[AnySpecialist, ...], store: Store | None = None) -> Router:
     """Return the router of these specialists. Those that `router.bin` lacks take seconds of CPU, once per store.
 
-    All who wait for it share one thread.
+    Raises:
+        FitError, NoThread: They cannot be learned.
     """
-    key, waiting = (asyncio.get_running_loop(), specialists), asyncio.current_task()
-    while (router := _fitted.get(specialists)) is None:
-        if (making := _making.get(key)) is None:
-            making = _making[key] = asyncio.create_task(_make_router(specialists, store), name="router")
+    return await _share(_fitted, specialists, lambda: _learn_new(specialists, store))
 
-            def forget(task: asyncio.Task[Router]) -> None:
+
+async def _share(
+    routers: _Routers, specialists: tuple[AnySpecialist, ...], make: Callable[[], Coroutine[Any, Any, None]]
+) -> Router:
+    """Return a router. All who wait for it in an event loop share the task that makes it."""
+    key, waiting = (asyncio.get_running_loop(), routers is _fitted, specialists), asyncio.current_task()
+    while (router := routers.get(specialists)) is None:
+        if (making := _making.get(key)) is None:
+            making = _making[key] = asyncio.create_task(make(), name="router")
+
+            def forget(task: asyncio.Task[None]) -> None:
                 del _making[key]
                 if not task.cancelled():
                     task.exception()  # the turns that wait get it, if any still do
 
             making.add_done_callback(forget)
         try:
-            return await asyncio.shield(making)
+            await asyncio.shield(making)
         except asyncio.CancelledError:
             if not making.cancelled() or waiting is None or waiting.cancelling():
                 raise  # otherwise another engine in this event loop was closed
@@ -322,23 +288,29 @@ async def find_router(specialists: tuple[AnySpecialist, ...], store: Store | Non
 
 async def end_making() -> None:
     """Cancel what makes routers in this event loop."""
-    making = [task for (loop, _), task in _making.items() if loop is asyncio.get_running_loop()]
+    making = [task for (loop, *_), task in _making.items() if loop is asyncio.get_running_loop()]
     for task in making:
         task.cancel()
     await asyncio.gather(*making, return_exceptions=True)
 
 
-async def _make_router(specialists: tuple[AnySpecialist, ...], store: Store | None) -> Router:
-    digests = find_added(specialists)
-    stored = await _read_stored(store, digests) if digests and store is not None else None
-    made: list[tuple[Router, Learned | None] | None] = []
-    await run_in_thread("router", partial(_make, specialists, digests, stored), made.append)
-    assert made[-1] is not None
-    router, learned = made[-1]
-    if learned is not None and learned is not stored and store is not None:
-        with suppress(StoreError):  # the next start fits again
-            await store.write_unsynced(server_data.set_server_value, STORED, base64.b64encode(learned.pack()).decode())
-    return router
+async def _learn_new(specialists: tuple[AnySpecialist, ...], store: Store | None) -> None:
+    added = find_added(specialists)
+    learned = await _read_stored(store, added) if added and store is not None else None
+    if added and learned is None:
+        learned = await learn_apart(_list_classes(specialists), label_texts(specialists))
+        if store is not None:
+            value = base64.b64encode(learned.pack()).decode()
+            with suppress(StoreError):  # the next start fits again
+                await store.write_unsynced(server_data.set_server_value, STORED, value)
+    await _build(_fitted, specialists, learned)
+
+
+async def _build(routers: _Routers, specialists: tuple[AnySpecialist, ...], learned: Learned | None) -> None:
+    added = [] if learned is None else [learned]
+    routers[specialists] = await call_in_thread("router", lambda: Router(specialists, [read_shipped(), *added]))
+    if len(routers) > MAX_FITTED:
+        del routers[next(iter(routers))]
 
 
 async def _read_stored(store: Store, digests: Mapping[str, str]) -> Learned | None:
@@ -346,25 +318,9 @@ async def _read_stored(store: Store, digests: Mapping[str, str]) -> Learned | No
     with suppress(StoreError, ValueError):
         text = await store.read(server_data.server_value, STORED)
         learned = unpack(base64.b64decode(text)) if text else None
-        if learned is not None and (learned.classes, learned.base) == (digests, _key(read_shipped())):
+        if learned is not None and (learned.classes, learned.base) == (digests, read_shipped().key):
             return learned
     return None
-
-
-def _make(
-    specialists: tuple[AnySpecialist, ...], digests: Mapping[str, str], learned: Learned | None
-) -> Iterator[tuple[Router, Learned | None] | None]:
-    with _fitting:
-        yield None  # here it ends if nobody waits any more
-        router = _fitted.get(specialists)
-        if router is None:
-            if digests and learned is None:
-                learned = learn(specialists, read_shipped())
-            added = [] if learned is None else [learned]
-            router = _fitted[specialists] = Router(specialists, [read_shipped(), *added])
-            if len(_fitted) > MAX_FITTED:
-                del _fitted[next(iter(_fitted))]
-        yield router, learned
 
 
 def follows_up(message: str) -> bool:

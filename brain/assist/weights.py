@@ -4,16 +4,16 @@ The classifier is ridge regression, fitted by coordinate descent on the dual. It
 scale per class. Those of the included specialists are in `router.bin`, which `tests/bench/router_weights.py` writes.
 """
 
+import hashlib
 import math
 import random
-import time
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from operator import itemgetter, mul
+from operator import itemgetter, mul, sub
 from pathlib import Path
 
 import msgspec
@@ -33,8 +33,6 @@ _PAIR_WEIGHT, _GRAM_WEIGHT, _FIRST_WEIGHT = 0.7, 0.35, 0.7
 """Weights of features; words have 1."""
 _SHORT = 3
 """Words of a short message, which is a feature."""
-_SLICE_SECONDS, _PAUSE_SECONDS = 0.003, 0.001
-"""How long a computation runs before it lets other threads take the interpreter's lock, and for how long."""
 WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 
 Vector = tuple[Sequence[int], Sequence[float]]
@@ -84,8 +82,17 @@ class Learned(msgspec.Struct, frozen=True, array_like=True):
     base: str = ""
     sigmoid: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def key(self) -> str:
+        """Hash of all texts, for weights that add to these."""
+        return digest([*self.classes.values()])
+
     def pack(self) -> bytes:
         return zlib.compress(msgspec.msgpack.encode(self), 9)
+
+
+def digest(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def unpack(packed: bytes) -> Learned:
@@ -138,16 +145,50 @@ class Vocabulary:
         return [n for n, _ in known], [value / length for value in values]
 
 
-class Slices:
-    """Lets other threads run during a long computation, which would make streams stutter."""
+class EmbeddingClassifier(msgspec.Struct, frozen=True, array_like=True):
+    """Scores embeddings, for `Router.choose`."""
 
-    def __init__(self) -> None:
-        self._end = time.perf_counter() + _SLICE_SECONDS
+    middle: list[float]
+    scale: float
+    weights: Weights
 
-    def pause(self) -> None:
-        if time.perf_counter() >= self._end:
-            time.sleep(_PAUSE_SECONDS)
-            self._end = time.perf_counter() + _SLICE_SECONDS
+    def score(self, vector: Sequence[float]) -> list[float] | None:
+        """Return the score of each class; None for an embedding of another size."""
+        if len(vector) != len(self.middle):
+            return None
+        scaled = [(number - middle) * self.scale for number, middle in zip(vector, self.middle, strict=True)]
+        return self.weights.score((range(len(scaled)), scaled))
+
+
+def fit_embeddings(vectors: Sequence[Sequence[float]], labels: Sequence[int]) -> EmbeddingClassifier:
+    """Fit a classifier. Takes `Router.sample` with its embeddings."""
+    middle = [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
+    centred = [[*map(sub, vector, middle)] for vector in vectors]
+    scale = math.sqrt(len(vectors) / (sum(sum(map(mul, one, one)) for one in centred) or 1.0))
+    scaled = [(range(len(one)), [number * scale for number in one]) for one in centred]
+    count = max(labels) + 1
+    return EmbeddingClassifier(middle, scale, fit(scaled, labels, len(middle), range(count), count))
+
+
+def learn(
+    classes: Sequence[tuple[str, str]], labelled: Sequence[tuple[str, int]], base: Learned | None = None
+) -> Learned:
+    """Fit the classes that `base` lacks against all texts; without `base`, all classes. It takes seconds of CPU.
+
+    Args:
+        classes: Name and hash of each class; "none" is the last one.
+        labelled: Texts with the number of their class.
+    """
+    known = {} if base is None else base.classes
+    none = len(classes) - 1
+    new = [n for n, (name, found) in enumerate(classes) if known.get(name) != found and (n != none or base is None)]
+    counted = [count_features(text) for text, _ in labelled]
+    vocabulary = Vocabulary([] if base is None else [base])
+    features, counts = vocabulary.learn(counted)
+    vectors = [vocabulary.vector(one) for one in counted]
+    weights = fit(vectors, [label for _, label in labelled], len(vocabulary.numbers), new, len(classes))
+    found = dict(classes[n] for n in new)
+    return Learned(found, features, counts, len(counted), weights, "" if base is None else base.key)
 
 
 def fit(vectors: Sequence[Vector], labels: Sequence[int], size: int, classes: Sequence[int], count: int) -> Weights:
@@ -159,16 +200,14 @@ def fit(vectors: Sequence[Vector], labels: Sequence[int], size: int, classes: Se
         size: Number of features.
         count: Number of all classes.
     """
-    slices, texts = Slices(), len(vectors)
+    texts = len(vectors)
     mean = [0.0] * size
     for indices, values in vectors:
-        slices.pause()
         for index, value in zip(indices, values, strict=True):
             mean[index] += value / texts
     # each vector without the mean is dense; its products follow from sparse ones
     getters, with_mean, squares = [], [], []
     for indices, values in vectors:
-        slices.pause()
         getters.append(_getter(indices))
         with_mean.append(sum(map(mul, values, getters[-1](mean))))
         squares.append(sum(map(mul, values, values)))
@@ -190,7 +229,6 @@ def fit(vectors: Sequence[Vector], labels: Sequence[int], size: int, classes: Se
         for turn in range(_MAX_ROUNDS):
             changed = []
             for n in active:
-                slices.pause()
                 indices, values = vectors[n]
                 score = sum(map(mul, values, getters[n](column))) - total * (with_mean[n] - of_mean) - offset
                 step = (targets[n] - score - ridges[n] * duals[n]) * steps[n]

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from brain.assist.fitting import FitError
 from brain.assist.params import Filled, build_params, fill_params
 from brain.assist.proposal import is_yes, propose
 from brain.assist.result_answer import ResultText, compose_answer
-from brain.assist.router import Choice, Previous, Router, find_router
+from brain.assist.router import Choice, Previous, Router, find_partial_router, find_router
 from brain.errors import Refused
 from brain.messages import CLOCK_NOTE, RECALL_NOTE, Attachment, Chunk, Finish, Message
 from brain.models.model import Model, PassRequest
@@ -97,7 +98,7 @@ class Builtin(Model):
         if TASK_DONE in system and "<final_output>" not in system:  # it directs another model
             text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
         elif request.turn_pass == 0 or not has_answered:
-            router = await find_router(tuple(self._specialists.values()), self._store)
+            router = await self._find_router()
             text = await self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, messages, router)
         else:
             blocks = [block for one in newest for block in _parse_notes(one.content).blocks]
@@ -108,6 +109,13 @@ class Builtin(Model):
             await asyncio.sleep(0)  # lets other tasks run during a long answer
             yield line[0]
         yield Finish("stop")
+
+    async def _find_router(self) -> Router:
+        specialists = tuple(self._specialists.values())
+        try:
+            return await find_router(specialists, self._store)
+        except FitError:  # new specialists match by their examples only
+            return await find_partial_router(specialists)
 
     async def _first_answer(self, message_text: str, system: str, messages: Sequence[Message], router: Router) -> str:
         previous, notes = _find_previous(messages), _parse_notes(message_text)

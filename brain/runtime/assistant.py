@@ -14,19 +14,22 @@ import msgspec
 from msgspec.structs import replace as replace_struct
 
 from brain.assist.assistance import SMALL_MODEL, Assistance, CallingOutcome, CallingState
+from brain.assist.fitting import FitError, fit_embeddings_apart
 from brain.assist.params import Filled, build_params, find_texts, required_schema
 from brain.assist.proposal import is_yes, propose
 from brain.assist.router import (
     MAX_FITTED,
     Choice,
-    EmbeddingClassifier,
     Previous,
     Router,
     end_making,
+    find_added,
     find_fitted,
+    find_partial_router,
     find_router,
     follows_up,
 )
+from brain.assist.weights import EmbeddingClassifier
 from brain.concurrency import NoThread, call_in_thread
 from brain.dates import MAX_MESSAGE
 from brain.errors import StoreError
@@ -140,8 +143,12 @@ class Assistant:
         if not specialists:
             return Assistance(is_assisted=False, is_small=small)
         installed = self._registry.usable()
-        router = await find_router(installed, self._store)
-        embedding_scores = self._score_embedding(router, query) if state.is_assisted else None
+        router, is_learned = find_fitted(installed), True
+        if router is None and find_added(installed):  # no turn waits until they are learned
+            self._fit_soon(installed)
+            router, is_learned = await find_partial_router(installed), False
+        router = router or await find_router(installed)
+        embedding_scores = self._score_embedding(router, query) if state.is_assisted and is_learned else None
         no_call = Assistance(state.is_assisted, small)
         if request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
             return no_call
@@ -225,8 +232,9 @@ class Assistant:
 
     async def _fit(self, specialists: tuple[Specialist[..., object], ...]) -> None:
         try:
-            with suppress(NoThread):  # the next turn tries again
-                await find_router(specialists, self._store)
+            await find_router(specialists, self._store)
+        except (FitError, NoThread) as error:  # the next turn tries again
+            log.warning("new specialists match by their examples only, because they cannot be learned: %s", error)
         finally:
             self._fitting = None
 
@@ -247,7 +255,7 @@ class Assistant:
         try:
             for start in range(0, len(texts), EMBEDDED_AT_ONCE):
                 vectors += await model.embed(texts[start : start + EMBEDDED_AT_ONCE], "query")
-            self._classifiers[key] = await call_in_thread("router", partial(EmbeddingClassifier, vectors, labels))
+            self._classifiers[key] = await fit_embeddings_apart(vectors, labels)
             if len(self._classifiers) > MAX_FITTED:
                 del self._classifiers[next(iter(self._classifiers))]
         except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work

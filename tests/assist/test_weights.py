@@ -10,7 +10,9 @@ import pytest
 from msgspec.structs import replace
 from store_helpers import store_at
 
-from brain.assist.router import STORED, Previous, Router, digest, find_router, label_texts, learn
+from brain.assist import fitting
+from brain.assist.fitting import FitError
+from brain.assist.router import STORED, Previous, Router, digest, find_partial_router, find_router, label_texts, learn
 from brain.assist.weights import Learned, Weights, read_shipped, unpack
 from brain.concurrency import MAX_ABANDONED_PER_NAME
 from brain.plugins.registry import Registry
@@ -106,6 +108,24 @@ def test_turns_that_do_not_wait_for_the_router_any_more_leave_no_thread() -> Non
         return await find_router(specialists)
 
     assert asyncio.run(give_up_and_ask_again()).choose(EXAMPLES[0], ["trains"]) is not None
+
+
+def test_new_specialists_match_by_their_examples_before_they_are_learned(
+    included: list[Specialist[..., Any]],
+) -> None:
+    async def choices() -> list[str]:
+        router = await find_partial_router((*included, trains(*EXAMPLES)))
+        names = [one.name for one in included] + ["trains"]
+        found = [router.choose(message, names) for message in (EXAMPLES[1].upper(), "How tall is the Eiffel Tower?")]
+        return [one.name for one in found if one is not None]
+
+    assert asyncio.run(choices()) == ["trains", "wiki"]
+
+
+def test_a_process_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "COMMAND", ("missing-program",))
+    with pytest.raises(FitError, match="missing-program"):
+        asyncio.run(find_router((trains(*EXAMPLES, "a train that only this test of a missing program knows"),)))
 
 
 def test_others_do_not_change_the_scores_of_the_included_ones(included: list[Specialist[..., Any]]) -> None:
