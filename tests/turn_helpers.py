@@ -31,7 +31,7 @@ from brain.events import (
     Usage,
 )
 from brain.messages import Attachment, Chunk, Finish, History, Message
-from brain.models.model import Model, PassRequest
+from brain.models.model import Model, PassRequest, Take
 from brain.plugins.context import Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
@@ -46,6 +46,19 @@ WAIT = 30.0
 
 Item = Chunk | float | asyncio.Event | Exception
 """What a pass plays: a chunk to give, seconds or something to wait for, an error to raise."""
+
+
+async def _give(take: Take | None, text: str | Thinking) -> bool:
+    """Give a text to a pass as the transport does: in a callback, while the stream waits."""
+    taken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def give() -> None:
+        is_taken = take is not None and take(text)
+        if not taken.done():  # the text has not ended the pass
+            taken.set_result(is_taken)
+
+    asyncio.get_running_loop().call_soon(give)
+    return await taken
 
 
 class Player(Model):
@@ -67,8 +80,10 @@ class Player(Model):
         name: str = "player",
         template: str = "",
         script: Callable[[int], Sequence[Item]] | None = None,
+        gives_directly: bool = False,
     ) -> None:
         super().__init__(name)
+        self.gives_directly = gives_directly
         self.template = template
         self.resume = resume
         self.context_tokens = context_tokens
@@ -107,6 +122,8 @@ class Player(Model):
                     await (item.wait() if isinstance(item, asyncio.Event) else asyncio.sleep(item))
                     continue
                 self.given[-1].append(item)
+                if self.gives_directly and isinstance(item, str | Thinking) and await _give(request.take, item):
+                    continue
                 yield item
         finally:
             self.open -= 1

@@ -147,7 +147,7 @@ class Scanner:
 
     def feed(self, text: str) -> Sequence[Piece]:
         """Take the next characters. Return the pieces that they complete."""
-        if self._is_plain and (text.isascii() or not find_surrogate(text)) and self._find(text) is None:
+        if self.is_plain(text):
             return (text,) if text else ()
         if self._high_surrogate or not text.isascii():
             text, self._high_surrogate = join_surrogates(self._high_surrogate + text)
@@ -167,6 +167,10 @@ class Scanner:
         while at < len(text):
             at = self._mode(self, text, at, pieces)
         return pieces
+
+    def is_plain(self, text: str) -> bool:
+        """Whether the next characters are text of the answer only, and nothing is held back."""
+        return self._is_plain and (text.isascii() or not find_surrogate(text)) and self._find(text) is None
 
     @property
     def is_holding(self) -> bool:

@@ -3,20 +3,23 @@
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 from brain.errors import ModelError, Refused
-from brain.events import Resume
+from brain.events import Resume, Thinking
 from brain.messages import Chunk, EmbeddingCheck, Message, Purpose
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.relevance import PAIRS, grade
 from brain.settings.models import ModelRow, Prefixes
 from brain.settings.parsers import redact_url
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
+
+Take = Callable[[str | Thinking], bool]
+"""Takes a text at once. Returns False if the text must come from the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class PassRequest:
         turn_pass: Number of earlier passes of the model in the turn.
         tools: Tools in the form of the OpenAI API, for a model that accepts them.
         tool_choice: `auto`, `none`, `required`, or the name of the tool that the model must call now.
+        take: Gets texts that arrive while the caller waits for the stream, to save the wake-up of a task per token.
     """
 
     messages: Sequence[Message]
@@ -35,6 +39,7 @@ class PassRequest:
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: str = "auto"
     decoding: Decoding = DEFAULT_DECODING
+    take: Take | None = None
 
 
 class Model(ABC):

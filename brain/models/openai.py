@@ -130,7 +130,7 @@ class OpenAI(Remote):
         """Stream a completion, or an ordinary answer if the server rejects the completion."""
         ask = partial(self._ask_completion, request)
         try:
-            async with aclosing(stream_chunks(ask, completion.build_reply(), self._url)) as chunks:
+            async with aclosing(stream_chunks(ask, completion.build_reply(), self._url, request.take)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except completion.CompletionRefused as refused:

@@ -110,7 +110,7 @@ class Remote(Model):
     def stream(self, request: PassRequest) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; each read becomes one chunk."""
         offered = [tool["function"]["name"] for tool in request.tools]
-        return stream_chunks(partial(self._ask, request), self._build_reply(offered), self._url)
+        return stream_chunks(partial(self._ask, request), self._build_reply(offered), self._url, request.take)
 
     async def _ask(self, request: PassRequest) -> Answer:
         await self._identify_again()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, TypeGuard, TypeVar, cast, get_args, get_origin
 
 import httpx
 import msgspec
@@ -19,15 +19,17 @@ from brain.models import failures
 from brain.models.event_template import EventTemplate
 from brain.models.finish_reasons import find_ending
 from brain.models.lines import Splitter
+from brain.models.model import Take
 from brain.models.native_calls import MAX_NAME, UNREADABLE, CallAssembler, CallDelta
 from brain.net.client import BodyStream, stream_body
+from brain.net.transport import DIRECT_BYTES, Body
 from brain.text import join_surrogates
 
 T = TypeVar("T")
 
 log = logging.getLogger("brain")
 
-STEP_BYTES = 16 * 1024
+STEP_BYTES = DIRECT_BYTES
 STEP_LENGTH = 8 * 1024
 """Bytes decoded, and characters yielded, before other tasks run: up to a few milliseconds."""
 MAX_REPAIR_BYTES = 16 * 1024
@@ -302,13 +304,25 @@ Answer = tuple[BodyStream, str]
 
 
 async def stream_chunks(
-    request: Callable[[], Awaitable[Answer]], reply: Reply, url: str = ""
+    request: Callable[[], Awaitable[Answer]], reply: Reply, url: str = "", take: Take | None = None
 ) -> AsyncGenerator[Chunk, None]:
     """Send one request and yield its chunks. Closing the generator closes the connection.
+
+    Args:
+        take: Gets a text that arrives while the generator waits, instead of the generator, unless it returns False.
 
     Raises:
         ModelError: There is no answer, or only a part of one.
     """
+    steps: list[Chunk] = []
+
+    def take_read(data: bytes) -> bool:
+        """Decode a read. Return False if the generator must go on."""
+        steps.extend(reply.feed(data))
+        if len(steps) == 1 and not reply.is_over and _is_short(steps[0]) and take is not None and take(steps[0]):
+            steps.clear()
+        return not steps and not reply.is_over
+
     with failures.translate_errors(url):
         try:
             body, content_type = await request()
@@ -318,14 +332,16 @@ async def stream_chunks(
             return
         del request  # with the whole prompt
         async with aclosing(body):
+            if take is not None and isinstance(body, Body):
+                body.set_taker(take_read)
             try:
                 async for data in body:
-                    while data and not reply.is_over:
-                        part, data = data[:STEP_BYTES], data[STEP_BYTES:]
-                        steps = reply.feed(part)
-                        if any(type(step) is not str or len(step) > STEP_LENGTH for step in steps):
-                            steps = _split_long_texts(steps)
-                        del part  # free it while the next read is awaited
+                    while steps or (data and not reply.is_over):
+                        if not steps:
+                            part, data = data[:STEP_BYTES], data[STEP_BYTES:]
+                            steps += reply.feed(part)
+                            del part  # free it while the next read is awaited
+                        steps[:] = _split_long_texts(steps)
                         while steps:
                             yield steps.pop(0)
                             if steps:
@@ -339,7 +355,7 @@ async def stream_chunks(
                     for call in reply.cut():
                         yield call
                     raise
-    steps = _split_long_texts(reply.close())
+    steps += _split_long_texts(reply.close())
     while steps:
         yield steps.pop(0)
         if steps:
@@ -353,6 +369,12 @@ async def stream_chunks(
     if not reply.has_items and not content_type.startswith("text/event-stream"):
         raise failures.no_stream(content_type)
     raise ModelError("model_failed", "The model server ended the answer early.", "the stream had no end event")
+
+
+def _is_short(chunk: Chunk) -> TypeGuard[str | Thinking]:
+    """Whether a chunk is a text of one step."""
+    text = chunk.text if isinstance(chunk, Thinking) else chunk
+    return isinstance(text, str) and len(text) <= STEP_LENGTH
 
 
 def _split_long_texts(chunks: list[Chunk]) -> list[Chunk]:

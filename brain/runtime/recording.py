@@ -253,7 +253,7 @@ class Recorder:
         messages = request.messages if self._left > 0 else ()
         attempt = _Attempt(number, model.name, messages, request.tools, now())
         self._attempts.append(attempt)
-        async with aclosing(model.stream(request)) as stream:
+        async with aclosing(model.stream(replace(request, take=None))) as stream:  # each chunk has its time
             try:
                 async for chunk in stream:
                     if self._left > 0:

@@ -70,10 +70,10 @@ class ModelPass:
 
     __slots__ = (
         "_call_timer", "_cancellations", "_echo", "_has_native_call", "_is_first", "_is_interrupted", "_is_native",
-        "_is_over", "_is_reading", "_last_chunk_at", "_model", "_next_step", "_nth", "_number", "_output", "_plan",
-        "_raw", "_read_until", "_sampling", "_scanner", "_separator", "_setup", "_shown_length", "_silent_seconds",
-        "_state", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "calls", "finish",
-        "first_text", "has_given_way", "is_paused", "text_length", "unknown_tool", "was_interrupted",
+        "_is_open", "_is_over", "_is_reading", "_last_chunk_at", "_model", "_next_step", "_nth", "_number", "_output",
+        "_plan", "_raw", "_read_until", "_sampling", "_scanner", "_separator", "_setup", "_shown_length",
+        "_silent_seconds", "_state", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "calls",
+        "finish", "first_text", "has_given_way", "is_paused", "text_length", "unknown_tool", "was_interrupted",
     )  # fmt: skip
 
     def __init__(self, setup: TurnSetup, state: TurnState, plan: Plan) -> None:
@@ -107,6 +107,7 @@ class ModelPass:
         self._raw = self._text if plan.output is None else TextBuffer()  # as the model wrote it
         self._shown_length = 0
         self._text_guard, self._thinking_guard = RepetitionGuard(), RepetitionGuard()
+        self._is_open = False  # the first chunk was read
         self._is_over = False
         self._next_step = 0.0  # share of the prompt at which the next notice is due
         self._read_until: float | None = None  # when to stop reading after the model has finished
@@ -127,6 +128,7 @@ class ModelPass:
         self._cancellations = self._task.cancelling()
         try:
             await self._open()
+            self._is_open = True
             if self._stream is not None:
                 await self._read(self._stream)
             if events := self._flush_text():
@@ -162,6 +164,20 @@ class ModelPass:
         """End the current read for a message in the inbox, if the text so far can end here."""
         if not self.is_paused and self._can_be_interrupted():
             self._interrupt()
+
+    def take(self, chunk: str | Thinking) -> bool:
+        """Take a text while `_read` waits, without waking its task. Return False if `_read` must take it.
+
+        It takes no text that may start a call or let a message of the inbox end the pass.
+        """
+        is_usual = self._is_reading and self._is_open and not self.is_paused and self._read_until is None
+        is_text = isinstance(chunk, Thinking) or (self._echo.is_settled and self._scanner.is_plain(chunk))
+        if not is_usual or not is_text or self._state.inbox:
+            return False
+        self._take(chunk)
+        if self._is_over:
+            self._interrupt()
+        return True
 
     def give_way(self) -> None:
         """End the pass at once, for a turn that is more urgent, unless it runs calls."""
@@ -231,7 +247,7 @@ class ModelPass:
             self._state.accounting.begin_request(messages, tools)
             self._state.deadline.expect_first_token()
             choice = self._choose_tool() if tools else "auto"
-            request = PassRequest(messages, self._nth, self._sampling, tools, choice, self._plan.decoding)
+            request = PassRequest(messages, self._nth, self._sampling, tools, choice, self._plan.decoding, self.take)
             self._stream = stream = self._setup.open_stream(self._model, self._number, request)
             try:
                 await self._read(stream, is_first=True)
@@ -311,7 +327,8 @@ class ModelPass:
                 log.info("model stream stayed open after the model finished")
                 chunk = None
             elif is_interrupted:
-                self._is_over = self.was_interrupted = True
+                self.was_interrupted = not self._is_over  # `take` may have ended the pass
+                self._is_over = True
                 chunk = ""
             self._take(chunk)
             if is_first:

@@ -379,6 +379,45 @@ def test_a_slow_reader_stops_the_server_instead_of_filling_the_memory() -> None:
     asyncio.run(main())
 
 
+def test_a_taker_gets_what_comes_while_the_iterator_waits() -> None:
+    async def main() -> None:
+        taken: list[bytes] = []
+        large = bytearray()
+        received = asyncio.Event()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_head(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20019\r\n\r\nbegin")
+            for data in (b"one", b"two", b"wake", bytes(20_000), b"last"):
+                await received.wait()
+                received.clear()
+                writer.write(data)
+
+        def take(data: bytes) -> bool:
+            taken.append(data)
+            if data != b"wake":
+                asyncio.get_running_loop().call_soon(received.set)
+            return data != b"wake"
+
+        async with serving(answer) as (server, client), client.stream("GET", server.url) as response:
+            body = response.extensions[BODY]
+            reads = [await anext(body)]
+            body.set_taker(take)
+            received.set()
+            reads.append(await anext(body))
+            body.set_taker(large.extend)  # the kernel may cut the large write
+            received.set()
+            while len(large) < 20_000:
+                large += await anext(body)
+            body.set_taker(take)
+            received.set()
+            with pytest.raises(StopAsyncIteration):
+                await anext(body)
+        assert (reads, bytes(large), taken) == ([b"begin", b""], bytes(20_000), [b"one", b"two", b"wake", b"last"])
+
+    asyncio.run(main())
+
+
 def test_tls_checks_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     authority = trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

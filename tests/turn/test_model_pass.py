@@ -38,15 +38,40 @@ ECHO = "SPECIALIST_REQUEST[echo]"
 WAITS = 'SPECIALIST_REQUEST[waits:{"seconds":%s}]'
 
 
-def run(*passes: Sequence[Item] | str, **options: Any) -> tuple[list[Any], Player, float]:
+def run(*passes: Sequence[Item] | str, gives_directly: bool = False, **options: Any) -> tuple[list[Any], Player, float]:
     """Return the events of a turn, its model and its duration in seconds, on a clock that jumps."""
 
     async def main() -> tuple[list[Any], Player, float]:
-        model = Player(*passes)
+        model = Player(*passes, gives_directly=gives_directly)
         events = short(await read(turn_of(model, registry_of(echo, waits), **options)))
         return events, model, asyncio.get_running_loop().time()
 
     return run_jumping(main())
+
+
+# Texts that the model gives without the stream
+
+
+@pytest.mark.parametrize(
+    ("chunks", "options"),
+    [
+        (["One", " two", "", " three"], {}),
+        ([Thinking("Hm"), Thinking(", so"), "One", " two"], {}),
+        (["<think>Hm", ", so", "</think>", "One", " two"], {}),
+        (["One ", "two.", " SPECIALIST_REQ", "UEST[echo]", " and", "never"], {}),
+        (["One ", ECHO, " and", "never"], {}),
+        (["One", " two", 61.0, "never"], {"silence": 60.0}),
+        (["One", " two", ModelError("model_failed", "gone")], {}),
+        (["One", " two", Finish("length"), PassUsage(7, 3)], {}),
+        (["One", " t", "w", "o", WAIT, "never"], {"ask": ask_for(stop=("two",))}),
+        (["One", *[" two three four."] * 200, WAIT, "never"], {}),
+        (["One", "x" * 5_000_000, "x" * 5_000_000, WAIT, "never"], {}),
+    ],
+)
+def test_texts_that_are_given_directly_make_the_same_turn(chunks: list[Item], options: dict[str, Any]) -> None:
+    events, model, seconds = run(chunks, "Done.", **options)
+    direct_events, direct_model, direct_seconds = run(chunks, "Done.", gives_directly=True, **options)
+    assert (direct_events, direct_model.requests, direct_seconds) == (events, model.requests, seconds)
 
 
 # The stream after a call

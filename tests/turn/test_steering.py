@@ -44,12 +44,16 @@ def at(kind: type[Event], text: str = "") -> When:
 
 
 def steered(
-    *passes: Sequence[Item] | str, by: Sequence[tuple[When, str]], resume: Resume = "prefill", **options: Any
+    *passes: Sequence[Item] | str,
+    by: Sequence[tuple[When, str]],
+    resume: Resume = "prefill",
+    gives_directly: bool = False,
+    **options: Any,
 ) -> tuple[list[Any], Turn, Player]:
     """Run a turn that gets each message at its event; waiting takes no time."""
 
     async def main() -> tuple[list[Any], Turn, Player]:
-        model, left = Player(*passes, resume=resume), [*by]
+        model, left = Player(*passes, resume=resume, gives_directly=gives_directly), [*by]
         turn = turn_of(model, registry_of(echo, waits), **options)
 
         def look(event: Event) -> None:
@@ -63,6 +67,7 @@ def steered(
     return run_jumping(main())
 
 
+@pytest.mark.parametrize("gives_directly", [False, True])
 @pytest.mark.parametrize(
     ("chunks", "shown"),
     [
@@ -81,9 +86,9 @@ def steered(
         (["One two", " three"], "One two three"),
     ],
 )
-def test_a_message_is_injected_after_a_sentence_or_a_line(chunks: list[str], shown: str) -> None:
+def test_a_message_is_injected_after_a_sentence_or_a_line(chunks: list[str], shown: str, gives_directly: bool) -> None:
     by = [(at(TurnStart), "first"), (at(Token), "Be short!")]
-    events, turn, _ = steered(chunks, ["New."], by=by)
+    events, turn, _ = steered(chunks, ["New."], by=by, gives_directly=gives_directly)
     shown += "" if shown.endswith("\n") else "\n\n"
     assert events == [{"steered": "first"}, shown, {"steered": "Be short!"}, "New.", done(f"{shown}New.", 0, 2)]
     messages = [part for part in turn.state.exchange.parts if isinstance(part, Steer)]
