@@ -131,7 +131,7 @@ class Store:
         marks = await self.database.read(copying.marks)
         if copying.UNFINISHED in marks:
             advice = "Run the same `brain copy-store` again, or use another database."
-            raise StoreError(f"{self.database.place} is an unfinished copy. {advice}")
+            raise StoreError(f"{self.database.place}: it is an unfinished copy. {advice}")
         if marks:
             await self.database.write(copying.remove_marks)
 

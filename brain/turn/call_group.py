@@ -18,7 +18,7 @@ from brain.events import (
 )
 from brain.messages import Attachment, Call
 from brain.plugins.context import Context, ModelView, Progress, Result, WithoutEmbeddings
-from brain.plugins.executor import FAILED, Failure, Outcome, bind, execute
+from brain.plugins.executor import FAILED, NOT_STORED, Failure, Outcome, bind, execute
 from brain.plugins.registry import CacheKey, Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
@@ -195,7 +195,7 @@ class CallGroup:
                 )
             except StoreError as error:  # a call that must not run again starts only if all processes will know it
                 log.warning("call of specialist %s did not start: %s", call.name, error)
-                call.has_started, outcome = False, FAILED
+                call.has_started, outcome = False, NOT_STORED if error.may_pass else FAILED
                 call.if_interrupted = None
             except Exception:
                 log.exception("call of specialist %s failed", call.name)

@@ -138,9 +138,10 @@ def _describe_processes(found: Sequence[Process]) -> str:
 async def _check_processes(found: Sequence[Process]) -> int:
     """Report whether processes can be reached from here; return how many cannot."""
     failures = 0
-    for one in found:
+    is_alone = len(found) == 1  # then it does not renew its lease
+    for one in found if is_alone else [one for one in found if not one.is_over]:
         problem = await find_connection_problem(one.address) if one.address else ""
-        if problem is None or (problem and not one.is_over):  # one that is alone does not renew its lease
+        if problem is None or (problem and not one.is_over):
             remedy = "" if one.address.startswith(UNIX) else ". Try: export BRAIN_ADVERTISE=HOST:PORT there"
             is_local = one.address.startswith((UNIX, *(f"http://{host}:" for host in (*LOOPBACK, "[::1]"))))
             detail = "" if is_local else "; not encrypted: use a private network or TLS between the machines"
