@@ -159,9 +159,13 @@ class RunRegistry:
                 self._drop(turn_id)
 
     def hand_over(self, run: Run) -> None:
-        """Stop a run, which another process continues. It may be called again until the run has ended."""
+        """Stop a run, which another process continues. It may be called again."""
         run.hand_over()
-        if self._runs.get(run.id) is run:
+        if self._runs.get(run.id) is not run:
+            return
+        if run.has_ended:  # its answer was written late, when another process had the turn
+            self._drop(run.id)
+        else:
             del self._runs[run.id], self._running[run.id]
 
     def close(self) -> None:

@@ -472,6 +472,17 @@ async def test_a_run_that_another_process_continues_is_gone_at_once(server: Serv
 
 
 @on_loop
+async def test_a_run_is_gone_whose_end_is_stored_when_another_process_has_it(server: Server) -> None:
+    run = await server.complete("a", conversation="x")
+    await swept()
+    server.turns.hand_over(run)
+    assert await server.turns.find(run.id, "ada") is None
+    await server.complete("b", conversation="x")
+    await swept()
+    assert len(server.turns) == 1
+
+
+@on_loop
 async def test_forgetting_a_conversation_drops_its_ended_runs(server: Server) -> None:
     over = await server.complete("a", conversation="x", request_id="r")
     others = [
