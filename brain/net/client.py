@@ -9,8 +9,12 @@ from urllib.request import getproxies
 import httpx
 
 from brain.errors import ModelError, SettingsError
-from brain.net.transport import BODY, Transport
+from brain.net.transport import BODY, Transport, head_of, origin_of
 from brain.settings import LOOPBACK, redact_url
+
+
+HEAD = "head"
+"""Request extension with the request line and the headers of a prepared request."""
 
 
 class BodyStream(Protocol):
@@ -51,6 +55,7 @@ class HTTPClient(httpx.AsyncClient):
         del request.headers["Content-Length"]
         if request.url.userinfo:  # as httpx does when it sends
             next(httpx.BasicAuth(request.url.username, request.url.password).auth_flow(request))
+        request.extensions[HEAD] = head_of(request)
         return request
 
     async def send_prepared(self, prepared: httpx.Request, body: bytes) -> httpx.Response:
@@ -58,19 +63,22 @@ class HTTPClient(httpx.AsyncClient):
 
         Cookies and redirects, which model servers do not use, are not supported: they would double the cost.
         """
-        request = httpx.Request(
-            prepared.method, prepared.url, headers=prepared.headers, content=body, extensions=prepared.extensions
-        )
         if self._own_transport is None:
+            request = httpx.Request(
+                prepared.method, prepared.url, headers=prepared.headers, content=body, extensions=prepared.extensions
+            )
             return await self.send(request, stream=True)
-        response = await self._own_transport.handle_async_request(request)
+        message = b"%bContent-Length: %d\r\n\r\n%b" % (prepared.extensions[HEAD], len(body), body)
+        response = await self._own_transport.send(prepared, origin_of(prepared), message)
         await reject_compressed(response)
         return response
 
 
 async def reject_compressed(response: httpx.Response) -> None:
     """Reject compressed responses: decompression could fill the memory and would block the event loop."""
-    encoding = response.headers.pop("Content-Encoding", "")
+    encoding = response.headers.get("Content-Encoding", "")
+    if encoding:
+        del response.headers["Content-Encoding"]
     if encoding.lower() not in ("", "identity") and response.status_code == 200:
         await response.aclose()
         message = "The model server compresses its responses. Turn off compression on it or on its proxy."

@@ -25,6 +25,19 @@ Origin = tuple[bool, str, int]
 """Whether it uses TLS, the host and the port."""
 
 
+def origin_of(request: httpx.Request) -> Origin:
+    """Return where to send a request."""
+    is_secure = request.url.scheme == "https"
+    return is_secure, request.url.raw_host.decode("ascii"), request.url.port or (443 if is_secure else 80)
+
+
+def head_of(request: httpx.Request) -> bytes:
+    """Return the request line and the headers, without the empty line after them."""
+    head = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.url.raw_path)]
+    head += [b"%b: %b\r\n" % (name, value) for name, value in request.headers.raw]
+    return b"".join(head)
+
+
 class Transport(httpx.AsyncBaseTransport):
     """Connections to servers, reused after their last response was read completely."""
 
@@ -37,12 +50,15 @@ class Transport(httpx.AsyncBaseTransport):
 
         If an idle connection is closed before the first byte, the request is repeated once on a new connection.
         """
-        is_secure = request.url.scheme == "https"
-        origin = is_secure, request.url.raw_host.decode("ascii"), request.url.port or (443 if is_secure else 80)
         body = await request.aread()
-        head = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
-        head += [b"%b: %b" % (name, value) for name, value in request.headers.raw]
-        message = b"\r\n".join([*head, b"", body])
+        return await self.send(request, origin_of(request), b"%b\r\n%b" % (head_of(request), body))
+
+    async def send(self, request: httpx.Request, origin: Origin, message: bytes) -> httpx.Response:
+        """Send a message as `handle_async_request` sends a request.
+
+        Args:
+            request: has the method and the timeouts.
+        """
         timeouts = request.extensions.get("timeout", {})
         idle = self._idle[origin] = [one for one in self._idle.get(origin, ()) if one.is_open]
         if idle:

@@ -15,6 +15,7 @@ from brain.messages import Finish, Message
 from brain.models.model import PassRequest
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
+from brain.net.transport import Origin
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 HELLO = [Message("user", "Hi")]
@@ -37,12 +38,20 @@ ANSWER = (
 )
 
 
+class Transport(httpx.MockTransport):
+    async def send(self, request: httpx.Request, origin: Origin, message: bytes) -> httpx.Response:
+        body = message.partition(b"\r\n\r\n")[2]
+        return await self.handle_async_request(
+            httpx.Request(request.method, request.url, headers=request.headers, content=body)
+        )
+
+
 @pytest.fixture
 def router(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
     """Takes every request of a model's client."""
     with respx.MockRouter(assert_all_called=False) as found:
         monkeypatch.setattr("brain.net.client.getproxies", dict)
-        monkeypatch.setattr("brain.net.client.Transport", lambda: httpx.MockTransport(found.async_handler))
+        monkeypatch.setattr("brain.net.client.Transport", lambda: Transport(found.async_handler))
         yield found
 
 
