@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter, mul, sub
 from pathlib import Path
+from struct import Struct
 
 import msgspec
 import regex
@@ -53,11 +54,10 @@ class Weights(msgspec.Struct, frozen=True, array_like=True):
 
     def score(self, vector: Vector) -> list[float]:
         """Return the score of each class."""
-        count, rows = len(self.scales), memoryview(self.rows).cast("b")
-        totals = [0.0] * count
-        for index, value in zip(*vector, strict=True):
-            row = rows[index * count : (index + 1) * count]
-            totals = [total + value * weight for total, weight in zip(totals, row, strict=True)]
+        (indices, values), count = vector, len(self.scales)
+        read_row = Struct(f"{count}b").unpack_from
+        rows = [read_row(self.rows, index * count) for index in indices]
+        totals = [sum(map(mul, values, column)) for column in zip(*rows, strict=True)] or [0.0] * count
         return [
             constant + scale * total for constant, scale, total in zip(self.constants, self.scales, totals, strict=True)
         ]
@@ -138,8 +138,8 @@ class Vocabulary:
         Args:
             size: Only the first features.
         """
-        known = [(n, weight) for one, weight in features.items() if (n := self.numbers.get(one)) is not None]
-        known = [(n, weight) for n, weight in known if size is None or n < size]
+        size = len(self.numbers) if size is None else size
+        known = [(n, weight) for one, weight in features.items() if (n := self.numbers.get(one, size)) < size]
         values = [weight * self.rarities[n] for n, weight in known]
         length = math.sqrt(sum(map(mul, values, values))) or 1.0
         return [n for n, _ in known], [value / length for value in values]
@@ -266,21 +266,17 @@ def count_features(text: str) -> Mapping[str, float]:
     words = ["0" if word.isdecimal() else word for word in WORD.findall(text[:MAX_LENGTH].lower())]
     if len(words) > MAX_WORDS:
         words = [*words[: MAX_WORDS // 2], *words[-MAX_WORDS // 2 :]]
-    weights, counts = dict.fromkeys(words, 1.0), Counter(words)
-
-    def add(feature: str, weight: float) -> None:
-        weights[feature] = weight
-        counts[feature] += 1
-
-    for before, word in pairwise(words):
-        add(f"{before} {word}", _PAIR_WEIGHT)
-    for word in words:
-        padded = f"^{word}$"
-        for size in _N_GRAMS:
-            for at in range(len(padded) - size + 1):
-                add(f"#{padded[at : at + size]}", _GRAM_WEIGHT)
-    for n, word in enumerate(words[:2]):
-        add(f"{n}:{word}", _FIRST_WEIGHT)
-    if len(words) <= _SHORT:
-        add("short:", 1.0)
-    return {feature: weight * (1 + math.log(counts[feature])) for feature, weight in weights.items()}
+    padded = [f"^{word}$" for word in words]
+    grams = [f"#{word[at : at + size]}" for word in padded for size in _N_GRAMS for at in range(len(word) - size + 1)]
+    kinds: tuple[tuple[Sequence[str], float], ...] = (
+        (words, 1.0),
+        ([f"{before} {word}" for before, word in pairwise(words)], _PAIR_WEIGHT),
+        (grams, _GRAM_WEIGHT),
+        ([f"{n}:{word}" for n, word in enumerate(words[:2])], _FIRST_WEIGHT),
+        (["short:"] if len(words) <= _SHORT else [], 1.0),
+    )
+    return {
+        feature: weight * (1 + math.log(count)) if count > 1 else weight
+        for features, weight in kinds
+        for feature, count in Counter(features).items()
+    }

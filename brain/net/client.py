@@ -12,7 +12,6 @@ from brain.errors import ModelError, SettingsError
 from brain.net.transport import BODY, Transport, head_of, origin_of
 from brain.settings import LOOPBACK, redact_url
 
-
 HEAD = "head"
 """Request extension with the request line and the headers of a prepared request."""
 
