@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import compare
 import growth
 import pieces
 import where
@@ -51,6 +52,8 @@ out = sys.stdout.write
 
 def main() -> int:
     given = _parser().parse_args()
+    if given.compare or given.record:
+        return _compare(given)
     names = [name for name in KINDS if name in given.targets]
     skipped = {name: why for name in names if (why := KINDS[name].missing)}
     names = [name for name in names if name not in skipped]
@@ -85,6 +88,22 @@ def main() -> int:
     return code
 
 
+def _compare(given: argparse.Namespace) -> int:
+    """Compare ratios or record them. A machine that cannot measure them fails nothing."""
+    if obstacle := compare.find_obstacle():
+        out(f"The comparison with recorded ratios is skipped: {obstacle}.\n")
+        return 0
+    try:
+        ratios = compare.measure(compare.QUICK_ROUNDS if given.quick else compare.ROUNDS)
+    except Failed as error:
+        out(f"The comparison with recorded ratios failed: {error}.\n")
+        return 1
+    out(f"{compare.report(ratios)}")
+    if given.record:
+        compare.record(ratios)
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python tests/bench", description=__doc__.partition("\n\n")[0])
 
@@ -96,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     names("--targets", list(KINDS), "servers to measure")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds per table (default: 3)")
     parser.add_argument("--quick", action="store_true", help="one short round as a smoke test")
+    text = "instead, compare the CPU time of turns and commands with that of other programs and with recorded ratios"
+    parser.add_argument("--compare", action="store_true", help=text)
+    parser.add_argument("--record", action="store_true", help="with --compare: record the ratios of this run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="add the figures to this file")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw CPU time and capacity (SVG, PNG)")
     parser.add_argument(

@@ -1,61 +1,66 @@
-"""Measure the first second: `python tests/bench/start.py`. Linux only.
+"""Measure the first second: `python tests/bench/start.py`. Needs Linux and two cores.
 
-CPU of `brain ask hello`, of the first answer after `brain serve`, and how long other work waits while the router learns
-the specialists of others.
+CPU of commands, the first answer after `brain serve`, the latency of streams in a server's first ten seconds, and how
+long other work waits while Brain learns the specialists of others.
 """
 
 import asyncio
 import gc
 import os
 import re
-import resource
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
+from compare import CommandCPU, measure_starts
+from tables import quantile, shown
+from targets import Bench
+from whole import RATE, paced
 
-from brain import settings
+from brain import Registry, settings
 from brain.assist.router import find_router
-from brain.plugins.registry import Registry
 
 ROUNDS = 5
 STRANGERS = Path(__file__).parent / "strangers"
-BRAIN = (sys.executable, "-P", "-m", "brain")
-ENVIRON = {**os.environ, "BRAIN_STORE": "memory:", "BRAIN_MODEL": "builtin", "BRAIN_SPECIALISTS_FOLDER": ""}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:
-    asked = sorted(ask() for _ in range(ROUNDS))
-    served = [serve() for _ in range(ROUNDS)]
-    first, cpu = (sorted(column) for column in zip(*served, strict=True))
-    gap, fitted = asyncio.run(learn())
-    for name, value in (
-        ("CPU of `brain ask hello`, s", _show(asked)),
-        ("first token after `brain serve` is ready, s", _show(first)),
-        ("its CPU, s", _show(cpu)),
-        ("CPU to learn six specialists of others, s", f"{fitted:.2f}"),
-        ("99th percentile of the wait of other work meanwhile, ms", f"{gap * 1000:.1f}"),
-    ):
-        sys.stdout.write(f"| {name} | {value} |\n")
+    with tempfile.TemporaryDirectory(prefix="brain-bench-") as folder:
+        for name, values in measure(Path(folder)):
+            sys.stdout.write(f"| {name} | {shown(values)} |\n")
+            sys.stdout.flush()
     return 0
 
 
-def ask() -> float:
-    """Return the CPU time of one command, in seconds."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*BRAIN, "ask", "hello"], env=ENVIRON, capture_output=True, stdin=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def measure(folder: Path) -> Iterator[tuple[str, list[float]]]:
+    """Yield each measurement with its values."""
+    starts = measure_starts(folder, ROUNDS)
+    reference = next(iter(starts.values()))[1]
+    yield "CPU of a program that imports Starlette and httpx, ms", [1000 * one for one in reference]
+    for name, (seconds, _) in starts.items():
+        yield f"CPU of {name}, ms", [1000 * one for one in seconds]
+    served = [serve(CommandCPU(folder).environ) for _ in range(ROUNDS)]
+    yield "first token after `brain serve` is ready, ms", [1000 * seconds for seconds, _ in served]
+    yield "its CPU, ms", [1000 * cpu for _, cpu in served]
+    early, later = zip(*(stream() for _ in range(3)), strict=True)
+    what = f"p99 latency of 20 streams of {RATE} tokens/s, ms:"
+    yield f"{what} in the first ten seconds of the server", [*early]
+    yield f"{what} later", [*later]
+    waits, cpu = asyncio.run(learn())
+    yield "CPU of the server's process to learn six specialists of others, ms", [1000 * cpu]
+    yield "wait of other work meanwhile, p50, ms", [1000 * quantile(waits, 0.5)]
+    yield "the same, p99, ms", [1000 * quantile(waits, 0.99)]
 
 
-def serve() -> tuple[float, float]:
+def serve(environ: Mapping[str, str]) -> tuple[float, float]:
     """Return the seconds and the CPU seconds from the first message to its first token."""
-    command = [*BRAIN, "serve", "--port", "0"]
-    with subprocess.Popen(command, env=ENVIRON, stderr=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-P", "-m", "brain", "serve", "--port", "0"]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         url = next(found[0] for line in server.stderr if (found := re.search(r"http://[\w.:]+", line)))
         try:
@@ -70,19 +75,26 @@ def serve() -> tuple[float, float]:
             server.terminate()
 
 
-async def learn() -> tuple[float, float]:
+def stream() -> tuple[float, float]:
+    """Return the p99 latency of the tokens of streams that start with a server, and of later ones, in milliseconds."""
+    with Bench() as bench, bench.fresh("brain", settings={"BRAIN_SPECIALISTS_FOLDER": str(STRANGERS)}) as target:
+        early, later = (paced(target, 20, 9)[1] for _ in range(2))
+    return quantile(early.late, 0.99) / 1e6, quantile(later.late, 0.99) / 1e6
+
+
+async def learn() -> tuple[list[float], float]:
     """Return how long a task that wakes up each millisecond waits meanwhile, and the CPU time, in seconds."""
-    options = settings.read({**ENVIRON, "BRAIN_SPECIALISTS_FOLDER": str(STRANGERS)})
+    options = settings.read({"BRAIN_MODEL": "builtin", "BRAIN_SPECIALISTS_FOLDER": str(STRANGERS)})
     specialists = tuple(Registry(options).discover().usable())
     gc.collect()
     gc.freeze()  # as `brain serve` does
-    gaps, began = [], time.process_time()
+    waits, began = [], time.process_time()
     task = asyncio.create_task(find_router(specialists))
     while not task.done():
         before = time.perf_counter()
         await asyncio.sleep(0.001)
-        gaps.append(time.perf_counter() - before - 0.001)
-    return statistics.quantiles(gaps, n=100)[98], time.process_time() - began
+        waits.append(time.perf_counter() - before - 0.001)
+    return waits, time.process_time() - began
 
 
 def _is_ready(url: str) -> bool:
@@ -95,10 +107,6 @@ def _is_ready(url: str) -> bool:
 def _cpu_of(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def _show(values: list[float]) -> str:
-    return f"{statistics.median(values):.2f} ({values[0]:.2f}..{values[-1]:.2f})"
 
 
 if __name__ == "__main__":

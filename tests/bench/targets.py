@@ -18,10 +18,18 @@ from pathlib import Path
 from load import Client, Failed, Outcome, Play, Window
 
 HERE = Path(__file__).parent
-CORES = sorted(os.sched_getaffinity(0))
+CORES = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else [0]
 TOOLS_CORE, TARGET_CORE = CORES[0], CORES[-1]
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+LITELLM = shutil.which(os.environ.get("LITELLM", "litellm"))
+
+LITELLM_CONF = """
+model_list:
+  - model_name: fake
+    litellm_params: {{model: openai/fake, api_base: "http://127.0.0.1:{model_port}/v1", api_key: "-"}}
+general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}  # only this machine can connect
+"""
 
 NGINX_CONF = """
 worker_processes 1; daemon off; pid nginx.pid; error_log stderr crit; worker_rlimit_nofile 16000;
@@ -89,6 +97,11 @@ KINDS = {
     "openai": Kind(
         "the `openai` client, whose stream is passed on",
         missing=None if find_spec("openai") else "the extra bench is not installed",
+        slow=True,
+    ),
+    "litellm": Kind(
+        "the proxy of LiteLLM, one worker",
+        missing=None if LITELLM else "LITELLM does not name the program `litellm` of a virtual environment",
         slow=True,
     ),
 }
@@ -164,8 +177,13 @@ class Bench:
         return self._started[name]
 
     @contextmanager
-    def fresh(self, name: str, specialists: int | None = None) -> Iterator[Target]:
+    def fresh(
+        self, name: str, specialists: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> Iterator[Target]:
         """Start a new server and warm it up; Brain gets this many more specialists.
+
+        Args:
+            settings: Environment variables of a server that is not warmed up.
 
         Raises:
             Failed: it does not answer as expected.
@@ -176,9 +194,11 @@ class Bench:
             return
         port = _free_port()
         environ = {"UPSTREAM": f"http://127.0.0.1:{model_port}"} | self._brain(model_port, specialists)
+        environ |= settings or {}
         with _started(self._command(name, port), environ, TARGET_CORE, port) as process:
             target = Target(name, port, process.pid)
-            target.run([Play(50)] * 20, at_once=4)
+            if settings is None:
+                target.run([Play(50)] * 20, at_once=4)
             yield target
 
     def log(self) -> list[tuple[str, str, int]]:
@@ -221,6 +241,10 @@ class Bench:
             conf = self._folder / f"nginx-{port}.conf"
             conf.write_text(NGINX_CONF.format(port=port, model_port=self._model_port), "utf-8")
             return [str(NGINX), "-p", f"{self._folder}/", "-c", str(conf)]
+        if name == "litellm":
+            conf = self._folder / "litellm.yaml"
+            conf.write_text(LITELLM_CONF.format(model_port=self._model_port), "utf-8")
+            return [str(LITELLM), "--config", str(conf), "--host", "127.0.0.1", "--port", str(port)]
         if name == "splice":
             return [sys.executable, str(HERE / "peers" / "splice.py"), str(port)]
         app = {"passthrough": "passthrough:app", "baseline": "baseline:app", "openai": "openai_client:app"}[name]
