@@ -2,6 +2,7 @@
 
 import re
 from contextlib import suppress
+from functools import lru_cache
 
 import msgspec
 
@@ -18,6 +19,12 @@ _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
 
 
+@lru_cache
+def _member(key: str) -> re.Pattern[bytes]:
+    """Return the pattern of a member with a text."""
+    return re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(key.encode()))
+
+
 class EventTemplate:
     """The bytes before and after the text in the events of one answer, learned from a decoded event.
 
@@ -31,7 +38,7 @@ class EventTemplate:
     __slots__ = ("_after", "_before", "_changes_left", "_key", "_string")
 
     def __init__(self, key: str) -> None:
-        self._key = re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(key.encode()))
+        self._key = _member(key)
         self._before = self._after = b"\n"  # which no event has; `_after` includes the event's end
         self._string = slice(0)
         self._changes_left = MAX_TEMPLATE_CHANGES

@@ -41,6 +41,8 @@ _ENDINGS = {word.replace("_", ""): ending for ending, words in _WORDS.items() fo
 
 def find_ending(reason: str) -> Ending | None:
     """Return what a reason means in any spelling, such as `MAX_TOKENS` or `content_filter: SAFETY`; None if unknown."""
+    if (usual := _ENDINGS.get(reason)) is not None:
+        return usual
     words = re.sub(r"[^a-z:]", "", reason.lower()[:200]).removeprefix("finishreason")
     first, _, second = words.partition(":")
     return _ENDINGS.get(second) or _ENDINGS.get(first)

@@ -49,6 +49,8 @@ LONG_PROMPT = 256
 PROMPT_STEP = 0.05
 """Share of the prompt between two notices."""
 
+UNUSED = Scanner(())
+"""The scanner of a pass that has not sent its request. It is fed nothing."""
 NO_ARGUMENTS = "the call has no arguments; send an object, {} if none is needed"
 PROPERTY_KEYWORDS = ("properties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf")
 """Keywords of JSON Schema that may give an object properties."""
@@ -100,7 +102,7 @@ class ModelPass:
         self._echo = PrefillEcho("")
         self._is_native = False  # the request of the pass has tools
         self._has_native_call = False
-        self._scanner = Scanner(())
+        self._scanner = UNUSED
         self._stops = StopSequences(setup.request.stop) if setup.request.stop else None
         self._output = plan.output
         self._text = TextBuffer()  # of the answer

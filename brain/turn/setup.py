@@ -96,7 +96,8 @@ class TurnSetup:
     @cached_property
     def tools(self) -> Mapping[str, Tool]:
         """The client's tools, by the names that the model uses."""
-        return name_tools(self.request.tools, frozenset(specialist.name for specialist in self.usable))
+        tools = self.request.tools
+        return name_tools(tools, frozenset(specialist.name for specialist in self.usable)) if tools else {}
 
     @cached_property
     def tokens(self) -> ControlTokens:

@@ -11,6 +11,7 @@ from python_multipart.multipart import parse_options_header
 from starlette import requests
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from brain.errors import BadRequest, RunsElsewhere
@@ -165,7 +166,14 @@ async def read_body(request: Request, parse: Callable[[bytes], T], limit: int = 
     Args:
         parse: checks how many values the body has, besides what it reads.
     """
-    body = await limit_body(request, limit).body()
+    receive, parts, has_more = limit_body(request, limit), list[bytes](), True
+    while has_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        has_more = message.get("more_body", False)
+    body = b"".join(parts)
 
     def parse_strictly() -> T:
         parsed = parse(body)
@@ -185,8 +193,8 @@ async def compute(size: int, function: Callable[[*Ts], T], *args: *Ts) -> T:
     return await asyncio.get_running_loop().run_in_executor(_large_bodies, function, *args)
 
 
-def limit_body(request: Request, limit: int = BODY_BYTES) -> requests.Request:
-    """Return the request with limits on the size and time of its body.
+def limit_body(request: Request, limit: int = BODY_BYTES) -> Receive:
+    """Return what receives the body of a request, with limits on its size and time.
 
     Raises:
         BadRequest: immediately for a `Content-Length` over the limit, otherwise while the body is read.
@@ -208,7 +216,7 @@ def limit_body(request: Request, limit: int = BODY_BYTES) -> requests.Request:
             raise _body_too_large(limit)
         return message
 
-    return requests.Request(request.scope, receive)
+    return receive
 
 
 def _body_too_large(limit: int) -> BadRequest:
@@ -232,7 +240,8 @@ async def read_turn_request(request: Request) -> TurnRequest:
         raise _unsupported(request, "forms in UTF-8: multipart/form-data without a charset, or with charset=utf-8")
     texts: list[tuple[str, str]] = []
     attachments: list[Attachment] = []
-    form = limit_body(request).form(max_files=MAX_ATTACHMENTS + 1, max_fields=FORM_FIELDS, max_part_size=BODY_BYTES)
+    limited = requests.Request(request.scope, limit_body(request))
+    form = limited.form(max_files=MAX_ATTACHMENTS + 1, max_fields=FORM_FIELDS, max_part_size=BODY_BYTES)
     try:
         async with form as fields:
             for name, value in fields.multi_items():
