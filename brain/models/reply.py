@@ -32,6 +32,8 @@ log = logging.getLogger("brain")
 STEP_BYTES = DIRECT_BYTES
 STEP_LENGTH = 8 * 1024
 """Bytes decoded, and characters yielded, before other tasks run: up to a few milliseconds."""
+PAUSE_BYTES = 1024
+"""Bytes of a read that is so short that other tasks need not run before its end."""
 MAX_REPAIR_BYTES = 16 * 1024
 """Maximum size of a broken item to repair; a repair takes a hundred times as long as decoding."""
 MAX_COUNT = 10**9
@@ -336,6 +338,7 @@ async def stream_chunks(
                 body.set_taker(take_read)
             try:
                 async for data in body:
+                    is_long = bool(steps) or len(data) > PAUSE_BYTES
                     while steps or (data and not reply.is_over):
                         if not steps:
                             part, data = data[:STEP_BYTES], data[STEP_BYTES:]
@@ -344,7 +347,7 @@ async def stream_chunks(
                         steps[:] = _split_long_texts(steps)
                         while steps:
                             yield steps.pop(0)
-                            if steps:
+                            if steps and is_long:
                                 await asyncio.sleep(0)
                         if data:
                             await asyncio.sleep(0)

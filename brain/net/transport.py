@@ -288,6 +288,7 @@ class Body(httpx.AsyncByteStream):
         """Store the connection for reuse if the response was read completely, else abort it."""
         if not self._is_closed:
             self._is_closed = True
+            self._connection.take = None
             if self._connection.is_reusable:
                 self._pool.add_idle(self._connection)
             else:
