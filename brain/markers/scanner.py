@@ -128,7 +128,7 @@ class Scanner:
     ) -> None:
         self._syntaxes = tuple(syntaxes)
         self._delimiters = _find_delimiters(self._syntaxes, template, stops)
-        self._find = self._delimiters.find
+        self._find: _Search  # compiled when the answer begins: another scanner may replace this one before
         self._find_schema = find_schema
         self._thinking_end = "" if is_continued else find_open_reasoning(template)  # the tag after the reasoning
         self._assumed = TextBuffer() if self._thinking_end else None  # text that is reasoning if that tag comes
@@ -234,7 +234,7 @@ class Scanner:
             return opener.end()
         if opener is not None and opener[0] in harmony.BEGINNINGS:
             self._delimiters = _find_delimiters(self._syntaxes, harmony.TEMPLATE, self._stops)
-            self._find, self._assumed = self._delimiters.find, None
+            self._assumed = None
             self._start_answer()
             return start
         if opener is not None or start == len(text):
@@ -269,6 +269,7 @@ class Scanner:
     def _start_answer(self) -> None:
         """Start the answer after the thinking."""
         self._mode, self._beginnings, self._assumed = Scanner._in_text, self._delimiters.beginnings, None
+        self._find = self._delimiters.find
 
     def _in_text(self, text: str, at: int, pieces: list[Piece]) -> int:
         """In the answer: search for calls and delimiters."""
