@@ -103,7 +103,8 @@ class Server(uvicorn.Server):
 def _stays(task: "asyncio.Task[Any]") -> bool:
     """Whether it belongs to the server, or is the stream of tasks that each open chat page reads."""
     frame = getattr(task.get_coro(), "cr_frame", None)
-    cycle = frame.f_locals.get("self") if frame is not None else None
+    variables = {} if frame is None else frame.f_locals
+    cycle = variables.get("cycle", variables.get("self"))
     path = getattr(cycle, "scope", {}).get("path", "") if isinstance(cycle, RequestResponseCycle) else ""
     return _name(task).endswith(SERVER_TASKS) or path.endswith("/v1/tasks/events")
 

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Protocol
 
 import anyio
@@ -23,7 +24,8 @@ PENDING_BYTES = 8 * 1024 * 1024
 """Limit for unsent data. A slower client is disconnected; it can reconnect and read the event log."""
 UNREAD_HEARTBEATS = 4
 """Heartbeat intervals after which a client that reads nothing is disconnected."""
-CHECKS_PER_HEARTBEAT = 4
+STALLED = "disconnected a client that does not read its stream"
+CHECKS_PER_HEARTBEAT = 8
 """Checks for silence per heartbeat interval."""
 SHUTDOWN_SECONDS = 5.0
 """Time limit for turns to end at shutdown."""
@@ -32,6 +34,9 @@ WRITE_EXTENSION = "brain.write"
 ABORT_EXTENSION = "brain.abort"
 """ASGI extension of `uvicorn_protocol`: closes the connection in the middle of a response, so that the client knows
 that the response is incomplete."""
+STREAM_EXTENSION = "brain.stream"
+"""ASGI extension of `uvicorn_protocol`: takes the `Reader` of a stream, and returns the `Channel` that it begins after
+the head of the response. The application may return then."""
 OPENING = (TurnStart, Notice)
 """Events before the first text of the model."""
 
@@ -61,32 +66,103 @@ class Encoder(Protocol):
         """Encode events; after the last event, also the end of the stream."""
 
 
-class Reader:
-    """One client of a run: an async iterator of the bytes to send, with a heartbeat after a silence.
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """The rest of one response on Brain's own server, whose head was sent.
 
-    If the client is up to date and the server supports it, the task of the run writes new events directly to the
-    socket, without waking the task of the response.
+    Until its end, the connection calls `Reader.resume` when the client can receive again, and `Reader.close` when it
+    has disconnected.
+
+    Attributes:
+        write: Writes a chunk of the body. Returns False, without writing, if the client is not ready for it.
+        end: Ends the response.
+        abort: Closes the connection, so that the client knows that the response is incomplete.
+    """
+
+    write: Callable[[bytes], bool]
+    end: Callable[[], None]
+    abort: Callable[[], object]
+
+
+class Heartbeats:
+    """The heartbeats of all readers, with one timer.
+
+    Args:
+        seconds: Silence after which a stream has a heartbeat, at the latest.
+
+    Attributes:
+        step: Seconds between two checks.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.step = seconds / CHECKS_PER_HEARTBEAT
+        self._readers: dict[Reader, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, reader: "Reader") -> None:
+        """Check the silence of this reader until it is discarded."""
+        self._readers[reader] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self.step, self._check)
+
+    def discard(self, reader: "Reader") -> None:
+        """Stop the checks of this reader. Further calls do nothing."""
+        self._readers.pop(reader, None)
+        if not self._readers and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self.step, self._check)
+        now = loop.time()
+        for reader in [*self._readers]:
+            reader.check_silence(now)
+
+
+class Reader:
+    """One client of a run: gets the bytes to send, with a heartbeat after a silence.
+
+    On Brain's own server, a reader needs no task: after `begin`, the task of the run writes events to the socket. On
+    others, a reader is an async iterator.
 
     Args:
         encoder: None for the native protocol, whose frames are in the log.
         after: the number of the last event that the client has.
-        heartbeat: seconds of silence before a heartbeat.
         owns_run: whether the run stops when this client disconnects, even if it has other readers.
+
+    Attributes:
+        is_closed: whether it has left the run.
+        on_close: called when it leaves the run.
 
     Raises:
         BadRequest: `gone`, if the events after `after` have expired.
         ConnectionAbortedError: from the iterator: another process continues the turn.
     """
 
+    __slots__ = (
+        "_answered", "_channel", "_heartbeats", "_is_blocked", "_is_over", "_last_encoded", "_last_given", "_last_sent",
+        "_loop", "_owns_run", "_pending", "_pending_bytes", "_pending_limit", "_run", "_sent_at", "_unsubscribe",
+        "_waiter", "encoder", "is_closed", "on_close",
+    )  # fmt: skip
+
     def __init__(
-        self, run: Run, encoder: Encoder | None = None, after: int = 0, *, heartbeat: float, owns_run: bool = False
+        self,
+        run: Run,
+        encoder: Encoder | None = None,
+        after: int = 0,
+        *,
+        heartbeats: Heartbeats,
+        owns_run: bool = False,
     ) -> None:
         self.encoder = encoder
-        self.write: Callable[[bytes], bool] | None = None
+        self.is_closed = False
+        self.on_close: Callable[[], None] | None = None
         self._run = run
         self._owns_run = owns_run
         self._loop = asyncio.get_running_loop()
-        self._answered: asyncio.Future[Error | None] = self._loop.create_future()
+        self._answered: asyncio.Future[Error | None] | None = self._loop.create_future()
         self._pending: list[bytes] = []
         if after or run.log.last:
             if encoder is None:
@@ -99,11 +175,12 @@ class Reader:
         self._last_encoded, self._last_given, self._last_sent = run.log.last, after, after
         ends = run.log.has_ended or run.log.is_cut_off or (encoder is not None and encoder.closed)
         self._is_over = ends  # no more data will come
+        self._channel: Channel | None = None
+        self._is_blocked = False  # the client is not ready for more
         self._waiter: asyncio.Future[None] | None = None
-        self._heartbeat = heartbeat
         self._sent_at = self._loop.time()
-        self._timer = self._loop.call_later(heartbeat, self._beat)
-        self._is_closed = False
+        self._heartbeats = heartbeats
+        heartbeats.add(self)
         self._unsubscribe = run.join(self._notify)
 
     def _notify(self, events: Sequence[Event], frames: bytes) -> None:
@@ -112,27 +189,30 @@ class Reader:
         encoder, run = self.encoder, self._run
         if not events:
             self._is_over = True
-            if not self._answered.done():
-                self._answered.set_result(None)
-            self._wake()
+            self._settle(None)
+            self._go_on()
             return
-        if not self._answered.done():
+        if self._answered is not None:
             if isinstance(events[-1], Error):
-                self._answered.set_result(events[-1])
+                self._settle(events[-1])
             elif not all(isinstance(event, OPENING) for event in events):
-                self._answered.set_result(None)
+                self._settle(None)
         try:
             data = frames if encoder is None else encoder.encode(events)
         except Exception:  # an error in one protocol must not end the run
             log.exception("turn %s: its events could not be encoded", run.id)
             self._is_over = True
-            self._wake()
+            self._go_on()
             return
         self._last_encoded = run.log.last
-        if run.log.has_ended or (encoder is not None and encoder.closed):
-            self._is_over = True
-        # without a waiter, earlier data is not sent yet
-        elif self.write is not None and self._waiter is not None and not self._waiter.done() and self.write(data):
+        self._is_over = run.log.has_ended or (encoder is not None and encoder.closed)
+        if (
+            self._channel is not None
+            and not self._pending
+            and not self._is_blocked
+            and not self._is_over
+            and self._channel.write(data)
+        ):
             self._last_given = self._last_sent = self._last_encoded
             if data:
                 self._sent_at = self._loop.time()
@@ -142,22 +222,85 @@ class Reader:
         if self._pending_bytes > self._pending_limit:
             self._is_over = True
             self._pending.clear()
-        self._wake()
+        self._go_on()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
+    def _settle(self, error: Error | None) -> None:
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(error)
+
+    def _go_on(self) -> None:
+        if self._channel is not None:
+            if not self._is_blocked:
+                self._write(self._channel)
+        elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _beat(self) -> None:
-        silence = self._loop.time() - self._sent_at
-        if silence < self._heartbeat:
-            self._timer = self._loop.call_later(self._heartbeat - silence, self._beat)
-            return
-        if self._waiter is not None and not self._pending:
+    def begin(self, channel: Channel) -> None:
+        """Write everything to this channel from now on. The reader closes itself at the end."""
+        self._answered = None
+        self._channel = channel
+        self._write(channel)
+
+    def resume(self) -> None:
+        """Continue to write: the client can receive again."""
+        if self._channel is not None and self._is_blocked:
+            self._is_blocked = False
+            self._write(self._channel)
+
+    def _write(self, channel: Channel) -> None:
+        """Write what is pending until the client is not ready. Then end the response, if no more data will come."""
+        while self._pending:
+            data, count = self._first_pending()
+            if not channel.write(data):
+                self._is_blocked = True
+                return
+            self._remove_pending(data, count)
+            self._last_sent = self._last_given
+        if self._is_over:
+            self.close()
+            if self._run.log.is_cut_off:
+                channel.abort()
+            else:
+                channel.end()
+
+    def _first_pending(self) -> tuple[bytes, int]:
+        """Return the next bytes to send, and of how many pieces they are."""
+        if len(self._pending) == 1:
+            return self._pending[0], 1
+        count, size = 0, 0
+        while count < len(self._pending) and size < CHUNK_BYTES:
+            size += len(self._pending[count])
+            count += 1
+        return b"".join(self._pending[:count]), count
+
+    def _remove_pending(self, data: bytes, count: int) -> None:
+        del self._pending[:count]
+        self._pending_bytes -= len(data)
+        if not self._pending:
+            self._last_given = self._last_encoded
+        if data:
+            self._sent_at = self._loop.time()
+
+    def check_silence(self, now: float) -> None:
+        """Send a heartbeat before the silence is too long. Disconnect a client that does not read.
+
+        A response whose head was not sent has no heartbeats.
+        """
+        silence, limit = now - self._sent_at, self._heartbeats.seconds
+        if self._is_blocked:
+            if silence >= limit * UNREAD_HEARTBEATS:
+                self._disconnect()
+        elif silence > limit - self._heartbeats.step and not self._pending and (self._channel or self._waiter):
             self._pending.append(HEARTBEAT if self.encoder is None else self.encoder.heartbeat)
             self._pending_bytes += len(self._pending[0])
-            self._wake()
-        self._timer = self._loop.call_later(self._heartbeat, self._beat)
+            self._go_on()
+
+    def _disconnect(self) -> None:
+        log.info(STALLED)
+        channel = self._channel
+        self.close()
+        if channel is not None:
+            channel.abort()
 
     def __aiter__(self) -> "Reader":
         return self
@@ -174,43 +317,47 @@ class Reader:
                 await self._waiter
             finally:
                 self._waiter = None
-        count, size = 0, 0
-        while count < len(self._pending) and size < CHUNK_BYTES:
-            size += len(self._pending[count])
-            count += 1
-        data = b"".join(self._pending[:count])
-        del self._pending[:count]
-        self._pending_bytes -= size
-        if not self._pending:
-            self._last_given = self._last_encoded
-        if data:
-            self._sent_at = self._loop.time()
+        data, count = self._first_pending()
+        self._remove_pending(data, count)
         return data
 
     async def wait_for_error(self) -> Error | None:
-        """Wait for the first text, at most one heartbeat interval. Return the error if the turn fails before it."""
-        await asyncio.wait({self._answered}, timeout=self._heartbeat)
+        """Wait for the first text, at most one heartbeat interval. Return the error if the turn fails before it.
+
+        Returns None at once if the client disconnects.
+        """
+        assert self._answered is not None
+        await asyncio.wait({self._answered}, timeout=self._heartbeats.seconds)
         return self._answered.result() if self._answered.done() else None
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Leave the run. Further calls do nothing."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
-        self._timer.cancel()
+        self.is_closed = self._is_over = True
+        self._channel = None
+        self._settle(None)
+        self._heartbeats.discard(self)
         self._unsubscribe()
-        del self._unsubscribe  # which refers to this reader
+        del self._unsubscribe  # breaks a reference cycle
         self._run.last_received = self._last_sent
         if self._owns_run:
             self._run.stop()
         self._run.leave(will_reconnect=self.encoder is not None and self.encoder.closed)
+        if self.on_close is not None:
+            self.on_close()
+
+    async def aclose(self) -> None:
+        """Leave the run, as `aclosing` expects."""
+        self.close()
 
 
 class EventStreamResponse:
     """The response that sends a stream until its end, or until the client disconnects.
 
-    On Brain's own server, the loop of this class sends. On other ASGI servers, sse-starlette does; its tasks cost
-    16 KiB per stream and two thirds more time per token.
+    On Brain's own server, a `Reader` gets the connection, and the request ends. Other streams are sent by the loop of
+    this class, and on other ASGI servers by sse-starlette, whose tasks cost 16 KiB per stream and two thirds more time
+    per token.
 
     Args:
         heartbeat: the interval of heartbeats in the stream, in seconds.
@@ -234,9 +381,19 @@ class EventStreamResponse:
         self._rejects = rejects
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stream = self._stream
+        attach: Attach | None = scope.get("extensions", {}).get(STREAM_EXTENSION)
         self._count_streams(1)
+        if isinstance(stream, Reader) and attach is not None:
+            stream.on_close = partial(self._count_streams, -1)
+            try:
+                await self._hand_over(stream, attach, scope, send)
+            except BaseException:
+                stream.close()
+                raise
+            return
         try:
-            async with aclosing(self._stream):
+            async with aclosing(stream):
                 with anyio.CancelScope() as connected:
                     disconnect = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
                     disconnect.add_done_callback(lambda _: connected.cancel())
@@ -245,20 +402,40 @@ class EventStreamResponse:
                     finally:
                         disconnect.cancel()
         except* TimeoutError:
-            log.info("disconnected a client that does not read its stream")
+            log.info(STALLED)
         finally:
             self._count_streams(-1)
 
+    async def _hand_over(self, reader: Reader, attach: "Attach", scope: Scope, send: Send) -> None:
+        """Begin the response, and give the reader the rest of it."""
+        channel = attach(reader)
+        if await self._is_rejected(reader, scope, send):
+            reader.close()
+            return
+        await asyncio.sleep(0)  # a run that has just started has its first event then, which goes out with the headers
+        if not reader.is_closed:
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers(reader.encoder)})
+        if not reader.is_closed:
+            reader.begin(channel)
+
+    async def _is_rejected(self, reader: Reader, scope: Scope, send: Send) -> bool:
+        """Respond with the status of a turn that fails before its first text. Return False if there is no such one."""
+        error = None if self._rejects is None else await reader.wait_for_error()
+        if error is None or self._rejects is None or not self._rejects(error):
+            return False
+        await error_response(as_rejection(error), scope)(scope, _receive_nothing, send)
+        return True
+
+    @staticmethod
+    def _headers(encoder: Encoder | None) -> list[tuple[bytes, bytes]]:
+        """Return a new list, since middleware adds headers to it."""
+        return [*_raw_headers(None)] if encoder is None else [*_raw_headers(encoder.content_type), *encoder.headers]
+
     async def _respond(self, scope: Scope, send: Send) -> None:
         stream = self._stream
-        encoder = stream.encoder if isinstance(stream, Reader) else None
-        if self._rejects is not None and isinstance(stream, Reader):
-            error = await stream.wait_for_error()
-            if error is not None and self._rejects(error):
-                await error_response(as_rejection(error), scope)(scope, _receive_nothing, send)
-                return
-        # a new list, since middleware adds headers to it
-        headers = [*_raw_headers(None)] if encoder is None else [*_raw_headers(encoder.content_type), *encoder.headers]
+        if isinstance(stream, Reader) and await self._is_rejected(stream, scope, send):
+            return
+        headers = self._headers(stream.encoder if isinstance(stream, Reader) else None)
         write = scope.get("extensions", {}).get(WRITE_EXTENSION)
         if write is None:
             response = EventSourceResponse(
@@ -272,20 +449,16 @@ class EventStreamResponse:
             response.raw_headers = headers
             await response(scope, _receive_nothing, send)
             return
-        if isinstance(stream, Reader):
-            stream.write = write
-        await asyncio.sleep(0)  # a run that has just started has its first event then, which goes out with the headers
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        try:
-            async for data in stream:
-                if not write(data):
-                    with anyio.fail_after(self._send_seconds):
-                        await send({"type": "http.response.body", "body": data, "more_body": True})
-        except ConnectionAbortedError:
-            scope["extensions"][ABORT_EXTENSION]()
-            await _receive_nothing()  # until the disconnect
+        async for data in stream:
+            if not write(data):
+                with anyio.fail_after(self._send_seconds):
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
         with anyio.fail_after(self._send_seconds):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+Attach = Callable[[Reader], Channel]
 
 
 @cache

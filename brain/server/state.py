@@ -13,7 +13,7 @@ from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.server.admission import Acceptor, Admission, ConnectionLimits
 from brain.server.auth import KeyStore
-from brain.server.event_stream import SHUTDOWN_SECONDS, wait_for_shutdown
+from brain.server.event_stream import SHUTDOWN_SECONDS, Heartbeats, wait_for_shutdown
 from brain.server.forwarding import Forwarding
 from brain.server.rate_limits import UserRateLimits
 from brain.settings import Settings
@@ -47,6 +47,7 @@ class ServerState:
         self.admission = Admission()
         self.connections = ConnectionLimits(connection_limit(), settings.connections_per_address)
         self.forwarding = Forwarding(self.engine, self.connections, self.telemetry.metrics.set_connections)
+        self.heartbeats = Heartbeats(settings.heartbeat_seconds)
         self.acceptor = Acceptor(())
         self.socket_folder: Path | None = None
         self.task_readers: Counter[str] = Counter()

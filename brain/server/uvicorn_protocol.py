@@ -8,7 +8,14 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from brain.server.admission import Reason, raw_rejection
-from brain.server.event_stream import ABORT_EXTENSION, SHUTDOWN_SECONDS, WRITE_EXTENSION
+from brain.server.event_stream import (
+    ABORT_EXTENSION,
+    SHUTDOWN_SECONDS,
+    STREAM_EXTENSION,
+    WRITE_EXTENSION,
+    Channel,
+    Reader,
+)
 from brain.server.middleware import ONLY_FORWARDED, client_network
 from brain.server.state import ServerState
 
@@ -43,17 +50,37 @@ class _StopParsing(Exception):
 
 def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
     """Write a chunk of a body without an `await`. Return False if the client is not ready for it."""
-    if cycle.flow.write_paused or cycle.disconnected or not cycle.chunked_encoding:  # HEAD has no body
+    if cycle.flow.write_paused or cycle.disconnected:
         return False
+    if not cycle.chunked_encoding:
+        return cycle.scope["method"] == "HEAD"  # it has no body
     if data:
         cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
     return True
 
 
+def end_body(cycle: RequestResponseCycle) -> None:
+    """End a response whose body `write_chunk` has written, as uvicorn does."""
+    if cycle.disconnected:
+        return
+    if cycle.chunked_encoding:
+        cycle.transport.write(b"0\r\n\r\n")
+    cycle.response_complete = True
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    on_response, cycle.on_response = cycle.on_response, _do_nothing  # breaks a reference cycle
+    on_response()
+
+
+def _do_nothing() -> None:
+    pass
+
+
 class Protocol(HttpToolsProtocol):
     """Adds limits for headers, connections and pipelining, and detects a disconnect while requests wait.
 
-    None of its code runs per chunk of a response.
+    A `Reader` can write the rest of a response after its application has returned.
 
     Args:
         is_private: whether only processes of this server connect. They have counted their clients themselves.
@@ -67,6 +94,7 @@ class Protocol(HttpToolsProtocol):
         self._cycles: list[
             RequestResponseCycle
         ] = []  # of requests without a complete response; the first is in progress
+        self._reader: Reader | None = None  # of the request in progress
         self._buffered = 0  # bytes that no request has consumed yet
         self._timer: TimerHandle | None = None
         proxies: Any = self.app  # uvicorn's middleware around the application
@@ -103,6 +131,10 @@ class Protocol(HttpToolsProtocol):
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+            self._cycles[0].on_response = _do_nothing
         self._cycles.clear()
         self._release_address()
         connections = self._state.connections
@@ -143,6 +175,7 @@ class Protocol(HttpToolsProtocol):
         extensions: dict[str, Any] = {
             WRITE_EXTENSION: partial(write_chunk, self.cycle),
             ABORT_EXTENSION: self.transport.abort,
+            STREAM_EXTENSION: partial(self._attach, self.cycle),
         }
         if self._only_forwarded:
             extensions[ONLY_FORWARDED] = True
@@ -163,12 +196,51 @@ class Protocol(HttpToolsProtocol):
         for cycle in self._cycles[:1]:
             cycle.scope.pop("extensions", None)  # which refers to the request: its memory is free at once
         del self._cycles[:1]
+        self._reader = None
         self._buffered = 0
         super().on_response_complete()
         if not self._cycles and not self.transport.is_closing():
             if self._is_from_proxy():
                 self._release_address()
             self._start_head_timer(HEAD_SECONDS)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reader is not None:
+            self._reader.resume()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        task = self.loop.create_task(self._run(cycle, app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    async def _run(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Run the application. If a reader writes the rest of the response, the request goes on afterwards."""
+        scope: Any = cycle.scope
+        failure: BaseException | None = None
+        try:
+            await app(scope, cycle.receive, cycle.send)
+        except BaseException as error:  # noqa: BLE001
+            failure = error
+        rest: Any = {"method": scope["method"]}
+        cycle.scope = rest  # frees the other objects of the request for the duration of the stream
+        if self.scope is scope:
+            self.scope, self.headers = rest, []
+        if failure is None and self._reader is not None and not cycle.response_complete:
+            return
+
+        async def end(*_: object) -> None:
+            if failure is not None:
+                raise failure
+
+        await cycle.run_asgi(end)  # checks the response and logs the failure
+
+    def _attach(self, cycle: RequestResponseCycle, reader: Reader) -> Channel:
+        self._reader = reader
+        if cycle.disconnected:
+            reader.close()
+        self.flow.resume_reading()  # to notice a disconnect
+        return Channel(partial(write_chunk, cycle), partial(end_body, cycle), cycle.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
         """Respond to invalid HTTP, unless the request was already rejected."""

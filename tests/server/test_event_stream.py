@@ -20,7 +20,14 @@ from brain.errors import ModelError
 from brain.events import Done, Event, Notice, Token
 from brain.protocols import encoding
 from brain.runtime.run import Run, RunOptions
-from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION, EventStreamResponse, Reader
+from brain.server.event_stream import (
+    SHUTDOWN_SECONDS,
+    STREAM_EXTENSION,
+    Channel,
+    EventStreamResponse,
+    Heartbeats,
+    Reader,
+)
 
 HEARTBEAT = 8.0
 LIMIT = 10_000.0
@@ -58,6 +65,9 @@ class Client:
         self.reads = asyncio.Event()
         self.reads.set()
         self._news = asyncio.Event()
+        self._reader: Reader | None = None
+        self._has_ended = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def receive(self) -> Sent:
         await self.left.wait()
@@ -68,13 +78,46 @@ class Client:
         self.sent.append(message)
         self._news.set()
 
-    def write(self, data: bytes) -> bool:
-        """The extension by which a server writes at once."""
+    def attach(self, reader: Reader) -> Channel:
+        """The extension by which a reader gets the connection."""
+        self._reader = reader
+        self._tasks.append(asyncio.create_task(self._wait_until_left(reader)))
+        return Channel(self._write, self._end, self._has_ended.set)
+
+    async def served(self, response: Coroutine[Any, Any, None]) -> None:
+        """Serve a response whose application may return before its end."""
+        try:
+            await response
+            if self._reader is not None and not self._reader.is_closed:
+                await self._has_ended.wait()
+        finally:
+            if self._reader is not None:
+                self._reader.close()
+            for task in self._tasks:
+                task.cancel()
+
+    def _write(self, data: bytes) -> bool:
         if not self.reads.is_set():
+            assert self._reader is not None
+            self._tasks.append(asyncio.create_task(self._wait_until_it_reads(self._reader)))
             return False
-        self.sent.append({"type": WRITE_EXTENSION, "body": data})
-        self._news.set()
+        if data:
+            self.sent.append({"type": STREAM_EXTENSION, "body": data})
+            self._news.set()
         return True
+
+    def _end(self) -> None:
+        self.sent.append({"type": "http.response.body", "body": b"", "more_body": False})
+        self._has_ended.set()
+
+    async def _wait_until_left(self, reader: Reader) -> None:
+        await self.left.wait()
+        reader.close()
+        self._has_ended.set()
+
+    async def _wait_until_it_reads(self, reader: Reader) -> None:
+        await self.reads.wait()
+        reader.resume()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT):
@@ -114,6 +157,7 @@ class Stage:
     def __init__(self, *items: Any, unread_seconds: float | None = None) -> None:
         self.outcomes: list[str] = []
         self.open_streams = 0
+        self.heartbeats = Heartbeats(HEARTBEAT)
         self.model = Player(items)
         turn = turn_of(self.model)
         self.run = Run(turn, "native", RunOptions(unread_seconds=unread_seconds))
@@ -135,14 +179,14 @@ class Stage:
     ) -> "asyncio.Task[None]":
         """Begin to stream the run to a client."""
         response = EventStreamResponse(
-            Reader(self.run, encoder, after, heartbeat=HEARTBEAT, owns_run=owns_run),
+            Reader(self.run, encoder, after, heartbeats=self.heartbeats, owns_run=owns_run),
             heartbeat=HEARTBEAT,
             count_streams=self.count_streams,
             rejects=rejects,
         )
-        extensions = {WRITE_EXTENSION: client.write} if direct else {}
+        extensions = {STREAM_EXTENSION: client.attach} if direct else {}
         scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "extensions": extensions}
-        return asyncio.create_task(response(scope, client.receive, send or client.send), name="response")
+        return asyncio.create_task(client.served(response(scope, client.receive, send or client.send)), name="response")
 
     async def started(self, client: Client, **options: Any) -> "asyncio.Task[None]":
         """Stream the run to a client, and start it."""
@@ -326,44 +370,40 @@ class Doubling:
 @pytest.mark.parametrize("is_foreign", [False, True])
 @jumping
 async def test_direct_writes_in_any_order(is_foreign: bool) -> None:
-    """Appends whose direct write the server accepts or rejects, other tasks that run, and sends that finish."""
+    """Appends whose write the server accepts or rejects, and clients that become ready for more."""
 
     async def act(actions: Sequence[str]) -> None:
-        stage, found, permits = Stage(), bytearray(), asyncio.Semaphore(0)
-        reader = Reader(stage.run, Doubling() if is_foreign else None, heartbeat=HEARTBEAT)
-        accepts = False
+        stage, found = Stage(), bytearray()
+        reader = Reader(stage.run, Doubling() if is_foreign else None, heartbeats=stage.heartbeats)
+        accepts, ends = True, 0
 
         def write(data: bytes) -> bool:
             if accepts:
                 found.extend(data)
             return accepts
 
-        async def send_all() -> None:
-            async for data in reader:
-                found.extend(data)
-                await permits.acquire()
+        def end() -> None:
+            nonlocal ends
+            ends += 1
 
-        reader.write = write
-        sending = asyncio.create_task(send_all())
-        await asyncio.sleep(0)
+        reader.begin(Channel(write, end, pytest.fail))
         for number, action in enumerate(actions):
-            if action == "others run":
-                await asyncio.sleep(0)
-            elif action == "sent":
-                permits.release()
+            accepts = action != "rejected"
+            if action == "resumed":
+                reader.resume()
             else:
-                accepts = action == "accepted"
                 stage.run.log.append([Token(f"{number} ")])
+        accepts = True
         stage.run.log.append([DONE])
-        for _ in range(len(actions) + 1):
-            permits.release()
-        await sending
-        await reader.aclose()
+        is_ready = "rejected" not in "".join(actions).rpartition("resumed")[2]
+        assert (ends, reader.is_closed) == ((1, True) if is_ready else (0, False))
+        reader.resume()
+        assert (ends, reader.is_closed) == (1, True)
         texts = [f"{number} " for number, action in enumerate(actions) if action in ("accepted", "rejected")]
         assert bytes(found) == ("".join(text * 2 for text in texts).encode() if is_foreign else stage.frames), actions
         assert stage.run.last_received == len(texts) + 1
 
-    for actions in product(("accepted", "rejected", "others run", "sent"), repeat=5):
+    for actions in product(("accepted", "rejected", "resumed"), repeat=6):
         await act(actions)
 
 
@@ -391,7 +431,7 @@ async def test_a_client_too_far_behind_is_disconnected(direct: bool) -> None:
         assert client.frames + rest.frames == stage.frames
         run = Stage().run
         run.log.append([Token(prose(20_000))])
-        reader = Reader(run, heartbeat=HEARTBEAT)  # which joins a log longer than what may wait for it
+        reader = Reader(run, heartbeats=Heartbeats(HEARTBEAT))  # which joins a log longer than what may wait for it
         run.log.append([Token("end"), DONE])
         assert b"".join([data async for data in reader]) == b"".join(run.log.frames(0))
         await reader.aclose()

@@ -67,13 +67,19 @@ def is_cut_off(connection: socket.socket, data: bytes, limit: int = 40_000_000) 
 
 
 @pytest.mark.parametrize(
-    "state",
-    [{"disconnected": True, "chunked_encoding": True}, {"disconnected": False, "chunked_encoding": None}],
-    ids=["client that is gone", "HEAD /v1/tasks/events"],
+    ("state", "method", "is_done"),
+    [
+        ({"disconnected": True, "chunked_encoding": True}, "GET", False),
+        ({"disconnected": False, "chunked_encoding": False}, "GET", False),
+        ({"disconnected": False, "chunked_encoding": None}, "HEAD", True),
+    ],
+    ids=["client that is gone", "body with a length", "HEAD"],
 )
-def test_nothing_is_written_at_once(state: dict[str, bool]) -> None:
-    cycle: Any = SimpleNamespace(flow=SimpleNamespace(write_paused=False), transport=None, **state)
-    assert not write_chunk(cycle, b"data")
+def test_nothing_is_written_at_once(state: dict[str, bool], method: str, is_done: bool) -> None:
+    cycle: Any = SimpleNamespace(
+        flow=SimpleNamespace(write_paused=False), transport=None, scope={"method": method}, **state
+    )
+    assert write_chunk(cycle, b"data") is is_done
 
 
 # Heads
@@ -184,6 +190,29 @@ def test_a_disconnect_is_noticed_whatever_waits_after_the_turn(server: Server, p
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     assert server.left() == []
     assert len(model.requests) == 1
+
+
+def test_a_stream_that_waits_has_no_task(server: Server) -> None:
+    gate = asyncio.Event()
+    server.play(Player(["word ", gate, "end"]))
+
+    async def names() -> list[str]:
+        tasks = (task.get_coro() for task in asyncio.all_tasks())
+        return [name for task in tasks if (name := task.__qualname__) in ("Protocol._run", "Run._execute")]  # type: ignore[union-attr]
+
+    with connect(server, TURN) as connection, ExitStack() as stack:
+        turn = json.loads(until(connection, b'"word "').partition(b"data: ")[2].partition(b"\n")[0])["turn_id"]
+        events = f"GET /v1/turns/{turn}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        readers = [stack.enter_context(connect(server, events)) for _ in range(3)]
+        for reader in readers:
+            until(reader, b'"word "')
+        assert server.on_loop(names()) == ["Run._execute"]
+        server.release(gate)
+        for reader in (connection, *readers):
+            assert b'"end"' in until(reader, b"\r\n0\r\n\r\n")
+            reader.sendall(LAST_HEALTH)  # the connection takes further requests
+            assert rest(reader).startswith(OK)
+    assert server.left() == []
 
 
 # Limits

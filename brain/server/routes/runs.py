@@ -148,10 +148,10 @@ def stream(
         raise rate_limited(
             f"This turn has reached its limit of {READERS_LIMIT} connections. Try again later.", RETRY_SOON
         )
-    heartbeat = request.engine.settings.heartbeat_seconds
+    heartbeats = request.server.heartbeats
     return EventStreamResponse(
-        Reader(run, encoder, after, heartbeat=heartbeat, owns_run=owns_run),
-        heartbeat=heartbeat,
+        Reader(run, encoder, after, heartbeats=heartbeats, owns_run=owns_run),
+        heartbeat=heartbeats.seconds,
         count_streams=request.server.telemetry.metrics.count_streams,
         rejects=rejects,
     )
