@@ -90,7 +90,7 @@ class Run:
         self.readers = 0
         self._unread_timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._ended = asyncio.Event()
+        self._ended: asyncio.Event | None = None  # if somebody waits for the end
 
     @property
     def has_ended(self) -> bool:
@@ -147,7 +147,8 @@ class Run:
         # what later readers of the report do not need
         self._exchange = msgspec.structs.replace(exchange, question="", messages_before=(), messages_after=())
         self.text_length = len(exchange.answer) + sum(len(one.text) for one in exchange.annotations)
-        self._ended.set()
+        if self._ended is not None:
+            self._ended.set()
         self.log.append(events)
 
     def apply(self, command: Command) -> Exchange:
@@ -202,7 +203,9 @@ class Run:
 
     async def wait_ended(self) -> None:
         """Wait until the turn has ended."""
-        await self._ended.wait()
+        if self._turn is not None:
+            self._ended = self._ended or asyncio.Event()
+            await self._ended.wait()
 
     # Readers
 
