@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="one short round as a smoke test")
     text = "instead, compare the CPU time of turns and commands with that of other programs and with recorded ratios"
     parser.add_argument("--compare", action="store_true", help=text)
-    parser.add_argument("--record", action="store_true", help="with --compare: record the ratios of this run")
+    parser.add_argument("--record", action="store_true", help="with --compare: add them to the recorded ones")
     parser.add_argument("--json", type=Path, metavar="FILE", help="add the figures to this file")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw CPU time and capacity (SVG, PNG)")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """Compare Brain's CPU time with that of other programs in the same run, and the ratios with recorded ones.
 
-Ratios differ less between machines and versions of Python than times. `ratios.json` has those of the run that was
-recorded last: the median of its rounds, the lowest and the highest.
+Ratios differ less between machines and versions of Python than times. `ratios.json` has those of the rounds that were
+recorded last, of several runs: other load on the machine changes how many tokens arrive together.
 """
 
 import json
@@ -16,17 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from load import Play
-from tables import number
+from tables import number, shown
 from targets import CORES, Bench, Target
 from whole import RATE, busy, paced, say
 
 RECORDED = Path(__file__).parent / "ratios.json"
 ROUNDS, QUICK_ROUNDS = 9, 3
+MAX_RECORDED = 27
 REFERENCE = [sys.executable, "-P", "-c", "import starlette.applications, httpx"]
 TURNS: Mapping[str, Callable[[Target], float]] = {
-    "burst, per token": lambda target: busy(target, [Play(2_000)] * 8),
+    "burst, per token": lambda target: busy(target, [Play(2_000)] * 24),
     f"20 streams of {RATE} tokens/s, per token": lambda target: paced(target, 20, 1)[0],
-    "one-token answer": lambda target: busy(target, [Play(1)] * 100, at_once=1),
+    "one-token answer": lambda target: busy(target, [Play(1)] * 200, at_once=1),
 }
 STARTS = {
     "`brain --version`": [sys.executable, "-P", "-m", "brain", "--version"],
@@ -100,29 +101,33 @@ class CommandCPU:
 
 
 def record(ratios: Ratios) -> None:
-    lines = [f" {json.dumps(name)}: {[round(part(found), 3) for part in PARTS]}" for name, found in ratios.items()]
+    """Add the ratios of a run to the recorded ones, and drop the oldest."""
+    recorded = _read()
+    lines = []
+    for name, found in ratios.items():
+        rounds = [*recorded.get(name, ()), *(round(one, 3) for one in found)]
+        lines.append(f" {json.dumps(name)}: {rounds[-MAX_RECORDED:]}")
     RECORDED.write_text("{{\n{}\n}}\n".format(",\n".join(lines)), "utf-8")
 
 
+def _read() -> Ratios:
+    found: Ratios = json.loads(RECORDED.read_text("utf-8"))
+    return found
+
+
 def report(ratios: Ratios) -> str:
-    """Return a table, and what got worse: a median above all recorded rounds."""
-    recorded = json.loads(RECORDED.read_text("utf-8"))
+    """Return a table, and what got worse: a median above nine of ten recorded rounds."""
+    recorded = _read()
     lines = ["| CPU time, ratio to the other program | recorded | now | |", "|---|---|---|---|"]
     worse = []
     for name, found in ratios.items():
-        now = [part(found) for part in PARTS]
-        before = recorded.get(name)
-        verdict = "new" if before is None else "worse" if now[0] > before[2] else "better" if now[0] < before[1] else ""
-        lines.append(f"| {name} | {_show(before) if before else ''} | {_show(now)} | {verdict} |")
+        if len(before := recorded.get(name, ())) < 2:
+            lines.append(f"| {name} | – | {shown(found)} | new |")
+            continue
+        now, deciles = statistics.median(found), statistics.quantiles(before, n=10, method="inclusive")
+        verdict = "worse" if now > deciles[-1] else "better" if now < deciles[0] else ""
+        lines.append(f"| {name} | {shown(deciles)} | {shown(found)} | {verdict} |")
         if verdict == "worse":
-            worse.append(f"{name}: {number(now[0])}, recorded at most {number(before[2])}")
-    end = ["Worse than each recorded round:", *(f"- {one}" for one in worse)] if worse else ["Nothing got worse."]
+            worse.append(f"{name}: {number(now)}; nine of ten recorded rounds have at most {number(deciles[-1])}")
+    end = ["What got worse:", *(f"- {one}" for one in worse)] if worse else ["Nothing got worse."]
     return "\n".join([*lines, "", *end, ""])
-
-
-PARTS: Sequence[Callable[[Sequence[float]], float]] = (statistics.median, min, max)
-
-
-def _show(values: Sequence[float]) -> str:
-    median, low, high = map(number, values)
-    return f"{median} ({low}..{high})"

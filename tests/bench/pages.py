@@ -1,6 +1,7 @@
 """Measure how well `web` finds the articles of pages, with the sentences in the tests of trafilatura 1.0.0.
 
-`pip download --no-deps --no-binary trafilatura trafilatura==1.0.0`, unpack it, and `python tests/bench/pages.py FOLDER`.
+`pip download --no-deps --no-binary trafilatura trafilatura==1.0.0`, unpack it, and run
+`python tests/bench/pages.py FOLDER`.
 """
 
 import ast
