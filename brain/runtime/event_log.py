@@ -13,6 +13,8 @@ BLOCK_BYTES = 64 * 1024
 """Frames are joined into blocks of up to this number of events or bytes."""
 EPOCH_EVENTS = 100_000_000
 """More events than one process can send of a turn. The next one that continues the turn begins after them."""
+ENDINGS = (Done, Error)
+"""Events that are the last one of a turn. A tuple, since `Done | Error` would make an object per token."""
 
 Notify = Callable[[Sequence[Event], bytes], None]
 """Called with the newest events, and with the same events as native frames; without events if the log is cut off."""
@@ -61,7 +63,7 @@ class EventLog:
             self._tail_bytes += len(frames)
             if self.last + 1 - self._first >= BLOCK_EVENTS or self._tail_bytes >= BLOCK_BYTES:
                 self._close_block()
-        self.has_ended = isinstance(events[-1], Done | Error)
+        self.has_ended = isinstance(events[-1], ENDINGS)
         for notify in self._subscribers:
             notify(events, frames)
 
