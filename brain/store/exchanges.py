@@ -227,8 +227,12 @@ def list_first(tx: Tx, conversation: int, place: Place, updated: int) -> None:
     If it is at the top already, its time of use is not written with every turn.
     """
     if place.used is None or place.key != place.top or place.used < updated - USED_SECONDS * rows.SECOND:
-        used = updated if place.top_used is None else max(updated, place.top_used + 1)
-        tx.execute("UPDATE conversation SET used = ? WHERE key = ?", (used, conversation))
+        tx.execute("UPDATE conversation SET used = ? WHERE key = ?", (first_use(place, updated), conversation))
+
+
+def first_use(place: Place, updated: int) -> int:
+    """Return the time of use of a conversation at the top of its user's list."""
+    return updated if place.top_used is None else max(updated, place.top_used + 1)
 
 
 def list_by_time(tx: Tx, conversation: int) -> None:

@@ -146,6 +146,8 @@ def write_question(
     if conversation is None:
         title = "" if question.source == "report" else first_words(question.message, exchanges.TITLE_LENGTH)
         times = {"created": tx.now, "updated": tx.now}
+        if question.source != "task":  # its conversation stays last
+            times["used"] = exchanges.first_use(found.place, tx.now)
         columns = {"account": found.account, "id": conversation_id, "title": title, **times}
         conversation = exchanges.insert(tx, "conversation", columns)
     named, replaced = (None, None) if options.replaces is None else _find_message(tx, conversation, options.replaces)
@@ -165,8 +167,8 @@ def write_question(
         exchanges.add_file(tx, conversation, key, file)
     if options.private and not found.private:
         tx.execute("UPDATE conversation SET private = 1 WHERE key = ?", (conversation,))
-    if question.source != "task":  # the conversation of a task stays last
-        exchanges.list_first(tx, conversation, found.place, tx.now if found.updated is None else found.updated)
+    if found.updated is not None and question.source != "task":
+        exchanges.list_first(tx, conversation, found.place, found.updated)
     if is_first and not title:
         exchanges.set_title(tx, conversation)
     field = "attachments" if files else "conversation_id"
