@@ -155,7 +155,11 @@ def _body(name: str, play: Play) -> dict[str, object]:
 
 
 class Bench:
-    """The fake model server, and the servers in front of it."""
+    """The fake model server, and the servers in front of it.
+
+    Attributes:
+        brain: The arguments of Python that run the command `brain`.
+    """
 
     def __init__(self) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -163,6 +167,7 @@ class Bench:
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="brain-bench-")))
         self._model_port = 0
         self._started: dict[str, Target] = {}
+        self.brain: Sequence[str] = ("-m", "brain")
 
     def __enter__(self) -> "Bench":
         return self
@@ -236,7 +241,7 @@ class Bench:
 
     def _command(self, name: str, port: int) -> list[str]:
         if name == "brain":
-            return [sys.executable, "-m", "brain", "serve", "--port", str(port)]
+            return [sys.executable, *self.brain, "serve", "--port", str(port)]
         if name == "nginx":
             conf = self._folder / f"nginx-{port}.conf"
             conf.write_text(NGINX_CONF.format(port=port, model_port=self._model_port), "utf-8")
