@@ -43,7 +43,6 @@ class RunRegistry:
         self._ended: OrderedDict[str, float] = OrderedDict()  # time of the end, on the monotonic clock
         self._sizes: dict[str, int] = {}  # of ended runs, since the first sweep after their end
         self._ended_bytes = 0  # the sum of these
-        self._new_ended: list[str] = []
         self._beginning: dict[Key, asyncio.Event] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_end = -math.inf
@@ -78,7 +77,6 @@ class RunRegistry:
         if self._runs.get(run.id) is run:  # otherwise another run continues the turn
             del self._running[run.id]
             self._ended[run.id] = self._last_end
-            self._new_ended.append(run.id)
 
     async def find(self, turn_id: str, user: str | None) -> Run | None:
         """Return a run of the user by its turn ID.
@@ -175,17 +173,16 @@ class RunRegistry:
             self._sweeper = None
         for runs in (self._runs, self._running, self._ended, self._sizes, self._by_request, self._newest):
             runs.clear()
-        self._new_ended.clear()
         self._ended_bytes = 0
 
     def _sweep(self) -> None:
         """Drop runs that ended long ago, and keep within the size limits. It repeats while there are runs."""
         oldest = time.monotonic() - REPLAY_SECONDS
-        for turn_id in self._new_ended:
-            if turn_id in self._ended:
-                self._sizes[turn_id] = _size(self._runs[turn_id])
-                self._ended_bytes += self._sizes[turn_id]
-        self._new_ended.clear()
+        for turn_id in reversed(self._ended):
+            if turn_id in self._sizes:
+                break  # all before it ended before the last sweep
+            self._sizes[turn_id] = _size(self._runs[turn_id])
+            self._ended_bytes += self._sizes[turn_id]
         running = self.running
         used = sum(map(_size, running))
         while self._ended:
