@@ -319,7 +319,7 @@ async def stream_chunks(
     steps: list[Chunk] = []
 
     def take_read(data: bytes) -> bool:
-        """Decode a read. Return False if the generator must go on."""
+        """Decode a read. Return False if the generator must continue."""
         steps.extend(reply.feed(data))
         if len(steps) == 1 and not reply.is_over and _is_short(steps[0]) and take is not None and take(steps[0]):
             steps.clear()
@@ -335,7 +335,7 @@ async def stream_chunks(
         del request  # with the whole prompt
         async with aclosing(body):
             if take is not None and isinstance(body, Body):
-                body.set_taker(take_read)
+                body.set_callback(take_read)
             try:
                 async for data in body:
                     is_long = bool(steps) or len(data) > PAUSE_BYTES

@@ -9,7 +9,7 @@ from urllib.request import getproxies
 import httpx
 
 from brain.errors import ModelError, SettingsError
-from brain.net.transport import BODY, Transport, head_of, origin_of
+from brain.net.transport import BODY, Transport, encode_head, find_origin
 from brain.settings import LOOPBACK, redact_url
 
 HEAD = "head"
@@ -54,7 +54,7 @@ class HTTPClient(httpx.AsyncClient):
         del request.headers["Content-Length"]
         if request.url.userinfo:  # as httpx does when it sends
             next(httpx.BasicAuth(request.url.username, request.url.password).auth_flow(request))
-        request.extensions[HEAD] = head_of(request)
+        request.extensions[HEAD] = encode_head(request)
         return request
 
     async def send_prepared(self, prepared: httpx.Request, body: bytes) -> httpx.Response:
@@ -68,7 +68,7 @@ class HTTPClient(httpx.AsyncClient):
             )
             return await self.send(request, stream=True)
         message = b"%bContent-Length: %d\r\n\r\n%b" % (prepared.extensions[HEAD], len(body), body)
-        response = await self._own_transport.send(prepared, origin_of(prepared), message)
+        response = await self._own_transport.send(prepared, find_origin(prepared), message)
         await reject_compressed(response)
         return response
 

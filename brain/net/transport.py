@@ -16,7 +16,7 @@ import httpx
 MAX_UNREAD_BYTES = 256 * 1024
 MAX_HEAD_BYTES = 64 * 1024
 DIRECT_BYTES = 16 * 1024
-"""Largest read that is given to a taker."""
+"""Largest read that is given to a callback."""
 
 BODY = "body"
 """Response extension that contains the body."""
@@ -25,13 +25,13 @@ Origin = tuple[bool, str, int]
 """Whether it uses TLS, the host and the port."""
 
 
-def origin_of(request: httpx.Request) -> Origin:
+def find_origin(request: httpx.Request) -> Origin:
     """Return where to send a request."""
     is_secure = request.url.scheme == "https"
     return is_secure, request.url.raw_host.decode("ascii"), request.url.port or (443 if is_secure else 80)
 
 
-def head_of(request: httpx.Request) -> bytes:
+def encode_head(request: httpx.Request) -> bytes:
     """Return the request line and the headers, without the empty line after them."""
     head = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.url.raw_path)]
     head += [b"%b: %b\r\n" % (name, value) for name, value in request.headers.raw]
@@ -51,7 +51,7 @@ class Transport(httpx.AsyncBaseTransport):
         If an idle connection is closed before the first byte, the request is repeated once on a new connection.
         """
         body = await request.aread()
-        return await self.send(request, origin_of(request), b"%b\r\n%b" % (head_of(request), body))
+        return await self.send(request, find_origin(request), b"%b\r\n%b" % (encode_head(request), body))
 
     async def send(self, request: httpx.Request, origin: Origin, message: bytes) -> httpx.Response:
         """Send a message as `handle_async_request` sends a request.
@@ -174,7 +174,7 @@ class _Connection(asyncio.Protocol):
         return data
 
     def _give_directly(self) -> bool:
-        """Give the data to the taker. Return False if the iterator must go on."""
+        """Give the data to the callback. Return False if the iterator must continue."""
         if self.take is None or not self.parts or self.unread > DIRECT_BYTES:
             return False
         if not self.take(self.read()):
@@ -260,7 +260,7 @@ class Body(httpx.AsyncByteStream):
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
-    def set_taker(self, take: Callable[[bytes], bool]) -> None:
+    def set_callback(self, take: Callable[[bytes], bool]) -> None:
         """Give data that arrives while the iterator waits to `take`; if that returns False, the iterator returns b"".
 
         This saves the wake-up of a task per read, which costs as much as all other work of a token. Larger reads than

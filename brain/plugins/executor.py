@@ -60,7 +60,7 @@ class Failure:
 Outcome = Result | Failure
 
 FAILED = Failure("failed", "the specialist failed", "continue without it or try other parameters")
-NOT_STORED = Failure("unavailable", "it did not start, because that could not be stored", "try again later")
+NOT_STORED = Failure("unavailable", "the call could not be stored, so it did not start", "try again later")
 BUSY = Failure("unavailable", "too many earlier calls are still running", "continue without it")
 
 

@@ -189,20 +189,20 @@ class Reader:
         encoder, run = self.encoder, self._run
         if not events:
             self._is_over = True
-            self._settle(None)
-            self._go_on()
+            self._set_answered(None)
+            self._send_pending()
             return
         if self._answered is not None:
             if isinstance(events[-1], Error):
-                self._settle(events[-1])
+                self._set_answered(events[-1])
             elif not all(isinstance(event, OPENING) for event in events):
-                self._settle(None)
+                self._set_answered(None)
         try:
             data = frames if encoder is None else encoder.encode(events)
         except Exception:  # an error in one protocol must not end the run
             log.exception("turn %s: its events could not be encoded", run.id)
             self._is_over = True
-            self._go_on()
+            self._send_pending()
             return
         self._last_encoded = run.log.last
         self._is_over = run.log.has_ended or (encoder is not None and encoder.closed)
@@ -222,13 +222,13 @@ class Reader:
         if self._pending_bytes > self._pending_limit:
             self._is_over = True
             self._pending.clear()
-        self._go_on()
+        self._send_pending()
 
-    def _settle(self, error: Error | None) -> None:
+    def _set_answered(self, error: Error | None) -> None:
         if self._answered is not None and not self._answered.done():
             self._answered.set_result(error)
 
-    def _go_on(self) -> None:
+    def _send_pending(self) -> None:
         if self._channel is not None:
             if not self._is_blocked:
                 self._write(self._channel)
@@ -250,7 +250,7 @@ class Reader:
     def _write(self, channel: Channel) -> None:
         """Write what is pending until the client is not ready. Then end the response, if no more data will come."""
         while self._pending:
-            data, count = self._first_pending()
+            data, count = self._join_pending()
             if not channel.write(data):
                 self._is_blocked = True
                 return
@@ -263,7 +263,7 @@ class Reader:
             else:
                 channel.end()
 
-    def _first_pending(self) -> tuple[bytes, int]:
+    def _join_pending(self) -> tuple[bytes, int]:
         """Return the next bytes to send, and of how many pieces they are."""
         if len(self._pending) == 1:
             return self._pending[0], 1
@@ -293,7 +293,7 @@ class Reader:
         elif silence > limit - self._heartbeats.step and not self._pending and (self._channel or self._waiter):
             self._pending.append(HEARTBEAT if self.encoder is None else self.encoder.heartbeat)
             self._pending_bytes += len(self._pending[0])
-            self._go_on()
+            self._send_pending()
 
     def _disconnect(self) -> None:
         log.info(STALLED)
@@ -317,7 +317,7 @@ class Reader:
                 await self._waiter
             finally:
                 self._waiter = None
-        data, count = self._first_pending()
+        data, count = self._join_pending()
         self._remove_pending(data, count)
         return data
 
@@ -336,7 +336,7 @@ class Reader:
             return
         self.is_closed = self._is_over = True
         self._channel = None
-        self._settle(None)
+        self._set_answered(None)
         self._heartbeats.discard(self)
         self._unsubscribe()
         del self._unsubscribe  # breaks a reference cycle
@@ -387,7 +387,7 @@ class EventStreamResponse:
         if isinstance(stream, Reader) and attach is not None:
             stream.on_close = partial(self._count_streams, -1)
             try:
-                await self._hand_over(stream, attach, scope, send)
+                await self._begin(stream, attach, scope, send)
             except BaseException:
                 stream.close()
                 raise
@@ -406,10 +406,10 @@ class EventStreamResponse:
         finally:
             self._count_streams(-1)
 
-    async def _hand_over(self, reader: Reader, attach: "Attach", scope: Scope, send: Send) -> None:
+    async def _begin(self, reader: Reader, attach: "Attach", scope: Scope, send: Send) -> None:
         """Begin the response, and give the reader the rest of it."""
         channel = attach(reader)
-        if await self._is_rejected(reader, scope, send):
+        if await self._reject(reader, scope, send):
             reader.close()
             return
         await asyncio.sleep(0)  # a run that has just started has its first event then, which goes out with the headers
@@ -418,8 +418,8 @@ class EventStreamResponse:
         if not reader.is_closed:
             reader.begin(channel)
 
-    async def _is_rejected(self, reader: Reader, scope: Scope, send: Send) -> bool:
-        """Respond with the status of a turn that fails before its first text. Return False if there is no such one."""
+    async def _reject(self, reader: Reader, scope: Scope, send: Send) -> bool:
+        """Respond with an HTTP status if the turn fails before its first text. Return whether it did."""
         error = None if self._rejects is None else await reader.wait_for_error()
         if error is None or self._rejects is None or not self._rejects(error):
             return False
@@ -433,7 +433,7 @@ class EventStreamResponse:
 
     async def _respond(self, scope: Scope, send: Send) -> None:
         stream = self._stream
-        if isinstance(stream, Reader) and await self._is_rejected(stream, scope, send):
+        if isinstance(stream, Reader) and await self._reject(stream, scope, send):
             return
         headers = self._headers(stream.encoder if isinstance(stream, Reader) else None)
         write = scope.get("extensions", {}).get(WRITE_EXTENSION)

@@ -75,12 +75,8 @@ def end_body(cycle: RequestResponseCycle) -> None:
     cycle.message_event.set()
     if not cycle.keep_alive:
         cycle.transport.close()
-    on_response, cycle.on_response = cycle.on_response, _do_nothing  # breaks a reference cycle
+    on_response, cycle.on_response = cycle.on_response, lambda: None  # breaks a reference cycle
     on_response()
-
-
-def _do_nothing() -> None:
-    pass
 
 
 class Protocol(HttpToolsProtocol):
@@ -146,7 +142,7 @@ class Protocol(HttpToolsProtocol):
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-            self._cycles[0].on_response = _do_nothing
+            self._cycles[0].on_response = lambda: None
         self._cycles.clear()
         self._release_address()
         connections = self._state.connections
@@ -187,7 +183,6 @@ class Protocol(HttpToolsProtocol):
         extensions: dict[str, Any] = {
             WRITE_EXTENSION: partial(write_chunk, self.cycle),
             ABORT_EXTENSION: self.transport.abort,
-            STREAM_EXTENSION: partial(self._attach, self.cycle),
         }
         if self._only_forwarded:
             extensions[ONLY_FORWARDED] = True
@@ -229,6 +224,8 @@ class Protocol(HttpToolsProtocol):
     async def _run(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Run the application. If a reader writes the rest of the response, the request goes on afterwards."""
         scope: Any = cycle.scope
+        # here, so that a uvicorn that starts applications in another way keeps them until the end of a stream
+        scope["extensions"][STREAM_EXTENSION] = partial(self._attach, cycle)
         failure: BaseException | None = None
         try:
             await app(scope, cycle.receive, cycle.send)

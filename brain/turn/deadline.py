@@ -17,10 +17,6 @@ def seconds_for_calls(limits: Limits) -> float:
     return seconds if limits.step_seconds is None else min(seconds, limits.step_seconds)
 
 
-def _ignore(*arguments: object) -> None:
-    pass
-
-
 class Deadline:
     """The deadline timer of one turn. One timer re-arms itself when it fires early, so reads schedule nothing.
 
@@ -94,7 +90,7 @@ class Deadline:
     def close(self) -> None:
         """Stop the timer, and free what the callbacks refer to."""
         self._timer.cancel()
-        self._on_end, self._on_silence, self._on_answer_time = _ignore, _ignore, None
+        self._on_end, self._on_silence, self._on_answer_time = lambda: None, lambda seconds: None, None
 
     def _set_timer(self) -> None:
         # Fire no later than the shortest silence: its limit may start in the meantime.

@@ -379,7 +379,7 @@ def test_a_slow_reader_stops_the_server_instead_of_filling_the_memory() -> None:
     asyncio.run(main())
 
 
-def test_a_taker_gets_what_comes_while_the_iterator_waits() -> None:
+def test_a_callback_gets_what_arrives_while_the_iterator_waits() -> None:
     async def main() -> None:
         taken: list[bytes] = []
         large = bytearray()
@@ -402,14 +402,14 @@ def test_a_taker_gets_what_comes_while_the_iterator_waits() -> None:
         async with serving(answer) as (server, client), client.stream("GET", server.url) as response:
             body = response.extensions[BODY]
             reads = [await anext(body)]
-            body.set_taker(take)
+            body.set_callback(take)
             received.set()
             reads.append(await anext(body))
-            body.set_taker(large.extend)  # the kernel may cut the large write
+            body.set_callback(large.extend)  # the kernel may cut the large write
             received.set()
             while len(large) < 20_000:
                 large += await anext(body)
-            body.set_taker(take)
+            body.set_callback(take)
             received.set()
             with pytest.raises(StopAsyncIteration):
                 await anext(body)
