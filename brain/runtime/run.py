@@ -90,7 +90,7 @@ class Run:
         self.readers = 0
         self._unread_timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._ended: asyncio.Event | None = None  # if somebody waits for the end
+        self._ended: asyncio.Event | None = None  # if a caller waits for the end
 
     @property
     def has_ended(self) -> bool:

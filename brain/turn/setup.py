@@ -18,8 +18,8 @@ from brain.turn_request import Tool, TurnRequest, name_tools
 OpenStream = Callable[[Model, int, PassRequest], AsyncGenerator[Chunk, None]]
 """Opens the stream of a model for the pass with this number."""
 UseModel = Callable[[Callable[[], None]], Awaitable[Callable[[], None]]]
-"""Awaited before a pass uses its model. It may wait, while the clock of the turn stands still, and call its argument to
-interrupt the pass. The returned function is called when the pass needs the model no longer."""
+"""Awaited before a pass uses its model. It may wait, while the clock of the turn is paused, and call its argument to
+interrupt the pass. The pass calls the returned function when it no longer needs the model."""
 StoreExchange = Callable[[Exchange], Awaitable[str | None]]
 """Stores the exchange of a finished turn. Returns an error message for people, or None."""
 StoreCheckpoint = Callable[[Exchange], Awaitable[None]]

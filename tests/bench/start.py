@@ -53,7 +53,7 @@ def measure(folder: Path) -> Iterator[tuple[str, list[float]]]:
     yield f"{what} later", [*later]
     waits, cpu = asyncio.run(learn())
     yield "CPU of the server's process to learn six specialists of others, ms", [1000 * cpu]
-    yield "wait of other work meanwhile, p50, ms", [1000 * quantile(waits, 0.5)]
+    yield "delay of other work during this, p50, ms", [1000 * quantile(waits, 0.5)]
     yield "the same, p99, ms", [1000 * quantile(waits, 0.99)]
 
 
@@ -83,7 +83,7 @@ def stream() -> tuple[float, float]:
 
 
 async def learn() -> tuple[list[float], float]:
-    """Return how long a task that wakes up each millisecond waits meanwhile, and the CPU time, in seconds."""
+    """Return how long a task that wakes up each millisecond waits during this, and the CPU time, in seconds."""
     options = settings.read({"BRAIN_MODEL": "builtin", "BRAIN_SPECIALISTS_FOLDER": str(STRANGERS)})
     specialists = tuple(Registry(options).discover().usable())
     gc.collect()

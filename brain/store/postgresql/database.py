@@ -183,7 +183,7 @@ class PostgreSQL(Database):
         try:
             with self._explaining():
                 if not await self._listen():
-                    message = "%s announces no changes, as behind PgBouncer; Brain looks for them every second"
+                    message = "%s: LISTEN does not work, as with PgBouncer; Brain looks for changes every second"
                     log.info(message, self.place)
                 await self._run(self._threads, partial(self._write, tables.prepare, None, durable=True, alone=False))
         except BaseException:
@@ -281,9 +281,8 @@ class PostgreSQL(Database):
         connection: Connection | None = getattr(self._own, "connection", None)
         if connection is None or connection.closed:
             connection = self._own.connection = self._connect()
-        connection.prepare_threshold = (
-            PREPARED_AFTER if self._hears else None
-        )  # PgBouncer changes the server connection
+        # PgBouncer gives each transaction another connection to the server, which lacks the prepared statements
+        connection.prepare_threshold = PREPARED_AFTER if self._hears else None
         return connection
 
     def _forget(self) -> None:
@@ -503,7 +502,7 @@ class PostgreSQL(Database):
         return self._version
 
     async def _listen(self) -> bool:
-        """Open the connection that listens; return whether it gets announcements: behind PgBouncer it does not."""
+        """Open the connection that listens; return whether it gets announcements. With PgBouncer, it gets none."""
         connection = self._listener = await self._run(self._threads, self._connect)
         await self._run(self._threads, lambda: connection.execute(f"LISTEN {CHANNEL}") and None)
         self._heard.clear()
@@ -548,7 +547,7 @@ class PostgreSQL(Database):
         super().note_change()
 
     async def _listen_again(self) -> None:
-        """Listen again after the connection was lost. What has changed since then is not known."""
+        """Listen again after the connection was lost. Changes since then are unknown."""
         while not self._is_closing:
             try:
                 if await self._listen():
@@ -623,7 +622,7 @@ class PostgreSQL(Database):
         return None, (
             f"PostgreSQL {version.split()[0]}, {milliseconds:.1f} ms per read, {size / MIB:,.0f} MiB, "
             f"{connections} of {limit} connections in use, {'TLS' if is_encrypted else 'no TLS'}, "
-            f"{'LISTEN works' if self._hears else 'LISTEN does not work, as behind PgBouncer: Brain polls'}"
+            f"{'LISTEN works' if self._hears else 'LISTEN does not work, as with PgBouncer: Brain polls'}"
         )
 
     async def sweep(self, until: float) -> None:
