@@ -19,7 +19,6 @@ import httptools
 from starlette.types import Message, Receive, Scope, Send
 
 from brain.errors import BadRequest, RunsElsewhere
-from brain.net.transport import MAX_HEAD_BYTES
 from brain.runtime.engine import Engine
 from brain.runtime.processes import UNIX
 from brain.server.admission import ConnectionLimits, unavailable
@@ -33,6 +32,8 @@ SIGNED_SECONDS = 60.0
 """Maximum difference between the time of a signature and the store's clock."""
 READ_AHEAD = 2
 """Parts of a body that are read to see whether the client disconnects. Small bodies have one or two."""
+HEAD_BYTES = 64 * 1024
+"""Limit for the head of an owner's response, with what comes before it."""
 CONNECT_SECONDS = 3.0
 """Time limit for a connection to the owner: a machine that is off rejects none. After this time, its lease is over."""
 PROBE_SECONDS, PROBES = 5, 3
@@ -452,7 +453,7 @@ class _Connection(asyncio.Protocol):
             return
         if not self.status:
             self._head_size += len(data)
-            if self._head_size > MAX_HEAD_BYTES:
+            if self._head_size > HEAD_BYTES:
                 self._transport.abort()
         if self._parts:
             body = b"".join(self._parts)
